@@ -1,0 +1,36 @@
+# Everything runs in .venv, which is made on first use. `make PYTHON=python3.12 ...` picks another interpreter.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SOURCES := src tests benchmarks tools
+
+.PHONY: demo test check format bench clean
+.DEFAULT_GOAL := demo
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("cofactor needs Python 3.11 or later, found " + sys.version if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $(READY)
+
+demo: $(READY)  ## five hospitals' worth of digits, one shared factor, a table and a picture
+	$(BIN)/cofactor demo
+
+test: $(READY)  ## the tests
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## format, lint, types, layer rule, doctests
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/python tools/layers.py
+	$(BIN)/python -m pytest -o addopts= -q --doctest-modules src/cofactor
+
+format: $(READY)
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

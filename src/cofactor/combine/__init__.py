@@ -1,0 +1,1 @@
+"""Combination: match the components of several factors and merge them into one."""

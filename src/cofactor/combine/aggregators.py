@@ -1,0 +1,102 @@
+"""Aggregators: one factor from the factors ``H_j`` (message array ``factor``) and weights of many clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cofactor.combine import summaries
+from cofactor.combine.barycenter import Barycenter
+from cofactor.local.stats import normalize
+from cofactor.method import total
+from cofactor.types import Aggregator, Array, Message
+
+
+def factors(messages: list[Message]) -> list[Array]:
+    """Return the factor of every message."""
+    return [m.arrays["factor"] for m in messages]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Mean of the factors, rows back at norm 1. Clients send ``w_j H_j`` and ``w_j``, so sums are enough.
+
+    ``weighted=True`` takes the rows of the client as its weight, as FedAvg does.
+    """
+
+    weighted: bool = True
+    additive = True
+
+    def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """``factor`` (k x m), times the weight."""
+        return {"factor": (rank, n_features)}
+
+    def message(self, W: Array, H: Array) -> Message:
+        """Client: the factor times its weight."""
+        weight = float(len(W)) if self.weighted else 1.0
+        return Message({"factor": H * H.dtype.type(weight)}, weight)
+
+    def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
+        """Return the mean; ``current`` gives only the dtype."""
+        sums = total(messages)
+        return normalize(sums.arrays["factor"] / sums.weight).astype(factors(messages)[0].dtype)
+
+
+@dataclass(frozen=True)
+class Barycentric:
+    """Align every factor to a common centre first (see :mod:`cofactor.combine.barycenter`)."""
+
+    barycenter: Barycenter
+    weighted: bool = True
+    additive = False
+
+    def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """``factor`` (k x m)."""
+        return {"factor": (rank, n_features)}
+
+    def message(self, W: Array, H: Array) -> Message:
+        """Client: the factor and its weight."""
+        return Message({"factor": H}, float(len(W)) if self.weighted else 1.0)
+
+    def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
+        """Return the barycenter of the factors, started at ``current``."""
+        Hs, weights = factors(messages), np.array([m.weight for m in messages])
+        return self.barycenter(Hs, weights, current, t).astype(Hs[0].dtype)
+
+
+@dataclass(frozen=True)
+class Union:
+    """Factorize the union of the clients' summaries (see :mod:`cofactor.combine.summaries`).
+
+    Where every summary is empty (clients of one row), it is an error, or the current factor stays if not ``required``.
+    """
+
+    rank: int
+    restarts: int = 8
+    required: bool = True
+    additive = False
+
+    def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """``factor`` (r x m) and ``gram`` (r x r) of the client's own factorization."""
+        return {"factor": (rank, n_features), "gram": (rank, rank)}
+
+    def message(self, W: Array, H: Array) -> Message:
+        """Client: its factor and the gram of its codes."""
+        return Message({"factor": H, "gram": W.T @ W}, float(len(W)))
+
+    def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
+        """Return the factor of the union."""
+        if not self.required and not any(m.arrays["gram"].any() for m in messages):
+            return current
+        union = [summaries.Summary(m.arrays["factor"], m.arrays["gram"], m.weight, 0.0) for m in messages]
+        return summaries.fit(union, self.rank, restarts=self.restarts)[0].astype(factors(messages)[0].dtype)
+
+
+def catalog() -> dict[str, Aggregator]:
+    """Return every aggregator by name: the list that the common laws run over."""
+    from cofactor.combine import align, barycenter
+
+    named: dict[str, Aggregator] = {"mean": Mean(weighted=False), "weighted-mean": Mean()}
+    centers = barycenter.catalog() | {f"fixed-point-{n}": barycenter.FixedPoint(a) for n, a in align.catalog().items()}
+    return named | {name: Barycentric(b) for name, b in centers.items()}

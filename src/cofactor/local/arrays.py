@@ -1,0 +1,105 @@
+"""Dense and sparse data behind a few functions, so that no other file asks what kind X is."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.types import Array, Data, DataError
+
+BLOCK_ROWS = 4096
+
+
+def check(X: Data, *, client: object = 0) -> Data:
+    """Return X as a float32 / float64 dense C array or CSR / CSC matrix, or say what is wrong with it.
+
+    Floats keep their dtype; integers and bools become float32 when that is exact (up to 16 bits).
+    """
+    where = f"client {client}"
+    if sparse.issparse(X):
+        X = X if X.format in ("csr", "csc") else X.tocsr()
+        values = X.data
+    else:
+        X = values = np.asarray(X)
+    if X.ndim != 2:
+        raise DataError(f"{where}: expected a matrix (rows x features), found {X.ndim} dimension(s).")
+    if X.shape[0] == 0:
+        raise DataError(f"{where}: expected at least one row, found an empty client {X.shape}; leave it out.")
+    if X.shape[1] == 0:
+        raise DataError(f"{where}: expected at least one feature, found shape {X.shape}.")
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{where}: expected numbers, found dtype {values.dtype}.")
+    if values.dtype not in (np.float32, np.float64):
+        small = values.dtype.kind == "b" or values.dtype.itemsize <= 2
+        X = X.astype(np.float32 if small else np.float64)
+        values = X.data if sparse.issparse(X) else X
+    if not sparse.issparse(X):
+        X = values = np.ascontiguousarray(X)
+    _check_values(X, values, where)
+    return X
+
+
+def _check_values(X: Data, values: Array, where: str) -> None:
+    """Refuse NaN, infinite and negative values; one cheap reduction each when all is well."""
+    if values.size == 0:
+        return
+    low, high = values.min(), values.max()
+    if low >= 0 and np.isfinite(high):
+        return
+    for name, bad in (
+        ("NaN", np.isnan(values)),
+        ("infinite values", np.isinf(values)),
+        ("negative values", values < 0),
+    ):
+        if bad.any():
+            hint = "shift or clip the data first" if name == "negative values" else "drop or impute them first"
+            raise DataError(
+                f"{where}: expected finite values >= 0, found {int(bad.sum())} {name}{_first(X, bad)}; {hint}."
+            )
+
+
+def _first(X: Data, bad: Array) -> str:
+    """Say where the first bad cell is."""
+    position = np.flatnonzero(bad)[0]
+    if not sparse.issparse(X):
+        row, column = np.unravel_index(position, X.shape)
+        return f", the first at row {row}, column {column}"
+    major = np.searchsorted(X.indptr, position, side="right") - 1
+    row, column = (major, X.indices[position]) if X.format == "csr" else (X.indices[position], major)
+    return f", the first at row {row}, column {column}"
+
+
+def square(X: Data) -> float:
+    """``|X|_F^2`` in double precision, block by block."""
+    return inner(X.data, X.data) if sparse.issparse(X) else inner(X, X)
+
+
+def row_squares(X: Data) -> Array:
+    """``|x_i|^2`` of every row in double precision (n)."""
+    if sparse.issparse(X):
+        squares = X.multiply(X).astype(np.float64)
+        return np.asarray(squares.sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+
+
+def inner(A: Array, B: Array) -> float:
+    """``<A, B>`` in double precision without a double copy of either."""
+    if A.dtype == B.dtype == np.float64:
+        return float(np.vdot(A, B))
+    rows = max(1, BLOCK_ROWS * 64 // max(1, A[0].size)) if A.ndim > 1 else BLOCK_ROWS * 64
+    return sum(
+        float(np.vdot(A[i : i + rows].astype(np.float64), B[i : i + rows].astype(np.float64)))
+        for i in range(0, len(A), rows)
+    )
+
+
+def stack(Xs: list[Data]) -> Data:
+    """Stack rows; sparse stays sparse."""
+    if any(sparse.issparse(X) for X in Xs):
+        return sparse.vstack(Xs, format="csr")
+    return np.vstack(Xs)
+
+
+def rows(X: Data, index: Array) -> Data:
+    """Return the rows of X at ``index``."""
+    return (X.tocsr() if sparse.issparse(X) else X)[index]

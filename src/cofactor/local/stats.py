@@ -1,0 +1,58 @@
+"""Statistics of a half-problem, the changes that make regularizers out of them, and the loss they give.
+
+Ridge, l1, the FedProx anchor and proximal terms are changes of (gram, cross), not new solvers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cofactor.local import arrays
+from cofactor.types import Array, Data, Stats
+
+
+def for_codes(X: Data, H: Array) -> Stats:
+    """Statistics of ``min_W 1/2 |X - W H|^2``: gram H H^T (k x k), cross X H^T (n x k)."""
+    return Stats(H @ H.T, X @ H.T)
+
+
+def for_factor(X: Data, W: Array) -> Stats:
+    """Statistics of ``min_H 1/2 |X^T - H^T W^T|^2``: gram W^T W (k x k), cross X^T W (m x k)."""
+    return Stats(W.T @ W, X.T @ W)
+
+
+def ridge(stats: Stats, weight: float) -> Stats:
+    """Add ``weight/2 |F|^2`` to the objective."""
+    return Stats(stats.gram + weight * np.eye(len(stats.gram), dtype=stats.gram.dtype), stats.cross)
+
+
+def l1(stats: Stats, weight: float) -> Stats:
+    """Add ``weight |F|_1`` (F >= 0) to the objective."""
+    return Stats(stats.gram, stats.cross - stats.cross.dtype.type(weight))
+
+
+def anchor(stats: Stats, F0: Array, weight: float) -> Stats:
+    """Add ``weight/2 |F - F0|^2``: the FedProx anchor, and the proximal term of proximal updates."""
+    return Stats(ridge(stats, weight).gram, stats.cross + stats.cross.dtype.type(weight) * F0)
+
+
+def gain(stats: Stats, F: Array) -> float:
+    """``1/2 |X - F B|^2 - 1/2 |X|^2`` from the statistics alone; at most 0 where F B helps."""
+    return 0.5 * arrays.inner(stats.gram, F.T @ F) - arrays.inner(stats.cross, F)
+
+
+def lipschitz(gram: Array) -> float:
+    """``||gram||_2``, the Lipschitz constant of the gradient ``F gram - cross``."""
+    return float(np.linalg.eigvalsh(gram)[-1])
+
+
+def unit_rows(W: Array, H: Array) -> tuple[Array, Array]:
+    """Move the scale of every component into the codes: same W H, rows of H at norm 1 (zero rows stay)."""
+    norms = np.linalg.norm(H, axis=1)
+    return W * norms, normalize(H, norms)
+
+
+def normalize(H: Array, norms: Array | None = None) -> Array:
+    """Scale the rows of H to norm 1; zero rows stay zero."""
+    norms = np.linalg.norm(H, axis=1) if norms is None else norms
+    return H / np.where(norms > 0, norms, 1)[:, None].astype(H.dtype)

@@ -1,0 +1,119 @@
+"""Solvers of ``min_{F >= 0} 1/2 |X - F B|^2`` as functions of (F, gram, cross); each a frozen dataclass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cofactor.local import bpp
+from cofactor.local.kernels import cpu
+from cofactor.local.stats import anchor, lipschitz
+from cofactor.schedules import at
+from cofactor.types import Array, Stats
+
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class MU:
+    """Multiplicative update ``F <- F * cross / (F gram)`` (Lee and Seung 2000). Zeros stay zero."""
+
+    sweeps: int = 1
+
+    def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
+        """Return F after ``sweeps`` updates."""
+        cross = np.maximum(stats.cross, 0)
+        for _ in range(self.sweeps):
+            F = F * (cross / (F @ stats.gram + TINY))
+        return F
+
+
+@dataclass(frozen=True)
+class HALS:
+    """Cyclic coordinate descent over the components (Cichocki and Phan 2009), ``sweeps`` times.
+
+    With ``tol`` > 0 each row stops when a sweep moves it by at most ``tol`` times its norm.
+    """
+
+    sweeps: int = 1
+    tol: float = 0.0
+
+    def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
+        """Return F after the sweeps; the sweeps share one gradient per row."""
+        out = np.array(F, order="C")
+        gram, cross = (np.ascontiguousarray(a, dtype=out.dtype) for a in stats)
+        if self.tol > 0:
+            cpu.hals_solve(out, gram, cross, self.sweeps, self.tol)
+        else:
+            cpu.hals_sweeps(out, gram, cross, self.sweeps)
+        return out
+
+
+@dataclass(frozen=True)
+class PGD:
+    """Projected gradient ``F <- [F - (F gram - cross)/L]_+``, ``L = ||gram||_2``: one PALM step."""
+
+    sweeps: int = 1
+
+    def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
+        """Return F after ``sweeps`` steps."""
+        step = F.dtype.type(1 / max(lipschitz(stats.gram), TINY))
+        for _ in range(self.sweeps):
+            F = np.maximum(F - step * (F @ stats.gram - stats.cross), 0)
+        return F
+
+
+@dataclass(frozen=True)
+class IPALM:
+    """Inertial PALM step (Pock and Sabach 2016).
+
+    ``y = F + beta (F - previous)``, step ``2 (1 - beta) / (1 + 2 beta) / L``, projected.
+    """
+
+    inertia: float = 0.25
+
+    def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
+        """Return the next iterate; without ``previous`` there is no inertia yet."""
+        beta = self.inertia
+        y = F if previous is None else F + F.dtype.type(beta) * (F - previous)
+        step = F.dtype.type(2 * (1 - beta) / (1 + 2 * beta) / max(lipschitz(stats.gram), TINY))
+        return np.maximum(y - step * (y @ stats.gram - stats.cross), 0)
+
+
+@dataclass(frozen=True)
+class ProximalCD:
+    """HALS on the objective plus ``mu_t/2 |F - F_old|^2``, ``mu_t = weight_t * mean(diag gram)``.
+
+    The weight is relative, so the scale of the data does not matter; it may be a schedule.
+    """
+
+    weight: Any = 0.1
+    sweeps: int = 1
+
+    def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
+        """Return F after ``sweeps`` sweeps that are anchored at F."""
+        mu = float(at(self.weight, t)) * float(np.mean(np.diag(stats.gram)))
+        return HALS(self.sweeps)(F, anchor(stats, F, mu))
+
+
+@dataclass(frozen=True)
+class BPP:
+    """The exact non-negative least squares solution by block principal pivoting (Kim and Park 2011)."""
+
+    def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
+        """Return the minimizer; F gives only dtype and shape."""
+        return bpp.solve(stats.gram, stats.cross).astype(F.dtype, copy=False)
+
+
+def catalog() -> dict[str, Any]:
+    """Return every update by name: the list that the common laws run over."""
+    return {
+        "mu": MU(),
+        "hals": HALS(),
+        "pgd": PGD(),
+        "ipalm": IPALM(),
+        "proximal-cd": ProximalCD(),
+        "bpp": BPP(),
+    }

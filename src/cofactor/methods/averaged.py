@@ -1,0 +1,125 @@
+"""Model sharing: every client improves its own copy of the factor for some sweeps, the server merges them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from cofactor.combine.aggregators import Mean, factors
+from cofactor.combine.align import Lap, drift, pull
+from cofactor.local import arrays
+from cofactor.local.init import random_codes, random_factor
+from cofactor.local.refit import refit
+from cofactor.local.stats import anchor, for_codes, for_factor, gain, unit_rows
+from cofactor.local.updates import PGD
+from cofactor.schedules import at
+from cofactor.types import Aggregator, Array, Data, Local, Message, Shared, Stats, Update
+
+ALIGN_EVERY = 10
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """``sweeps`` updates of W and H at each client, then ``aggregator``: FNMF, FedAvg, FedProx and their kin.
+
+    ``anchor`` is the FedProx weight ``mu/2 |H - Hb|^2``, relative to the mean diagonal of the gram.
+    ``align`` (a schedule or an :class:`~cofactor.types.Align`) makes it FNMF: every ten sweeps the client
+    pulls H to the aligned broadcast factor by ``gamma``, and its codes follow the alignment when a new
+    factor arrives. ``aligned_upload`` aligns at the client, so that a mean of the uploads is enough (sums
+    only). ``common_start=False`` starts every client at its own random factor, as the papers print it.
+    """
+
+    rank: int
+    update: Update = field(default_factory=PGD)
+    aggregator: Aggregator = field(default_factory=Mean)
+    sweeps: int = 20
+    anchor: float = 0.0
+    align: Any = None
+    gamma: float = 0.01
+    aligned_upload: bool = False
+    common_start: bool = True
+
+    rounds = None
+
+    @property
+    def additive(self) -> bool:
+        """As the aggregator says."""
+        return self.aggregator.additive
+
+    def rowwise(self, t: int) -> bool:
+        """No: the factor a client learns is not a sum over its rows."""
+        return False
+
+    def partial(self) -> Self:
+        """Absent clients are simply not in the mean."""
+        return self
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """What the aggregator needs, and ``loss``, the client's own objective."""
+        return {**self.aggregator.schema(self.rank, n_features), "loss": ()}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Begin at a random factor, or at a public one."""
+        return Shared(random_factor(self.rank, n_features, rng) if factor is None else factor)
+
+    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+        """Draw random codes, and a random factor where starts are independent."""
+        H = shared.factor if self.common_start else random_factor(self.rank, data.shape[1], rng)
+        H = H.astype(data.dtype)
+        return Local(random_codes(for_codes(data, H), rng), {"factor": H, "begun": np.bool_(False)})
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Improve (W, H) from the broadcast factor (the first time: from the client's own start)."""
+        broadcast = shared.factor.astype(data.dtype, copy=False)
+        align = at(self.align, t)
+        mine, W = local.memory["factor"], local.codes
+        if local.memory["begun"]:
+            W = W if align is None else _follow(W, align(mine, broadcast))
+            mine = broadcast
+        W, H, loss = self._improve(data, W, mine, broadcast, t)
+        W, H = unit_rows(W, H)
+        sent = Lap()(broadcast, H) @ H if self.aligned_upload else H
+        message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
+        message.arrays["loss"] = np.float64(loss)
+        return Local(W, {"factor": H, "begun": np.bool_(True)}), message
+
+    def _improve(self, X: Data, W: Array, H: Array, Hb: Array, t: int) -> tuple[Array, Array, float]:
+        """Run the sweeps: codes first, then the factor, pulled to the aligned broadcast now and then."""
+        align = at(self.align, t)
+        F, W_old, F_old = np.ascontiguousarray(H.T), None, None
+        stats = Stats(H, H)
+        for s in range(self.sweeps):
+            W, W_old = self.update(W, for_codes(X, F.T), t, W_old), W
+            stats = for_factor(X, W)
+            F, F_old = self.update(F, self._anchored(stats, Hb), t, F_old), F
+            if align is not None and (s + 1) % ALIGN_EVERY == 0:
+                F = np.ascontiguousarray(pull(F.T, Hb, align(F.T, Hb), self.gamma).T)
+        return W, F.T, 0.5 * arrays.square(X) + gain(stats, F)
+
+    def _anchored(self, stats: Stats, Hb: Array) -> Stats:
+        if self.anchor == 0:
+            return stats
+        return anchor(stats, Hb.T, self.anchor * float(np.mean(np.diag(stats.gram))))
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Merge the factors; the drift is their mean distance to the result, components matched."""
+        H = self.aggregator(messages, shared.factor, t)
+        loss = float(sum(m.arrays["loss"] for m in messages))
+        if self.additive:
+            return Shared(H, loss=loss)
+        return Shared(H, loss=loss, drift=float(np.mean([drift(Hj, H) for Hj in factors(messages)])))
+
+    def factor(self, shared: Shared) -> Array:
+        """Return the merged factor."""
+        return shared.factor
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """Non-negative codes for the final factor."""
+        return refit(data, factor)
+
+
+def _follow(W: Array, plan: Array) -> Array:
+    """Reorder codes like the components: ``H_j ~ P H`` turns ``W H_j`` into ``(W P) H``."""
+    return W @ plan.astype(W.dtype)

@@ -1,0 +1,115 @@
+"""One upload: every client factorizes alone, the server merges once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from cofactor.combine.aggregators import Union
+from cofactor.combine.align import drift
+from cofactor.local import arrays
+from cofactor.local.init import random_factor
+from cofactor.local.refit import refit
+from cofactor.local.stats import for_codes, gain
+from cofactor.methods.alone import Alone
+from cofactor.methods.summed import Summed
+from cofactor.types import Aggregator, Align, Array, Data, Factorizer, Local, Message, Shared
+
+ROWS_PER_COMPONENT = 2
+"""A client factorizes at a rank of at most half its rows: with more components than that, H_j is its rows."""
+
+
+@dataclass(frozen=True)
+class OneShot:
+    """Clients run ``factorize`` alone; the server merges their factors with ``aggregator``.
+
+    With :class:`~cofactor.combine.aggregators.Union` these are mergeable summaries, with ``Mean`` the
+    one-shot baselines of the FNMF paper. ``align`` makes the client match its components to the last shared
+    factor before it uploads, so that a mean (sums only) will do; each of the ``passes`` is one such upload of
+    the same H_j. ``local_rank`` is the rank r of the client's own factorization (default: the rank).
+    """
+
+    rank: int
+    factorize: Factorizer
+    aggregator: Aggregator
+    local_rank: int | None = None
+    align: Align | None = None
+    passes: int = 1
+
+    @property
+    def rounds(self) -> int:
+        """One, unless aligned uploads are repeated."""
+        return self.passes
+
+    @property
+    def additive(self) -> bool:
+        """As the aggregator says."""
+        return self.aggregator.additive
+
+    @property
+    def _local_rank(self) -> int:
+        return self.local_rank or self.rank
+
+    def rowwise(self, t: int) -> bool:
+        """No: the factor a client learns is not a sum over its rows."""
+        return False
+
+    def partial(self) -> Self:
+        """Absent clients are simply not in the mean."""
+        return self
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """What the aggregator needs, and ``loss``, the client's own objective."""
+        return {**self.aggregator.schema(self._local_rank, n_features), "loss": ()}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Draw a random factor: the common start of aligned uploads, otherwise not used."""
+        return Shared(random_factor(self.rank, n_features, rng) if factor is None else factor)
+
+    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+        """Begin with nothing: the factorization belongs to the first step."""
+        return Local(np.zeros((data.shape[0], self.rank), data.dtype))
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Factorize (once) and upload; a client of fewer than two rows sends zeros."""
+        if "factor" in local.memory:
+            W, H = local.memory["own_codes"], local.memory["factor"]
+        else:
+            W, H = self._factorize(data, shared.factor, rng)
+        sent = self.align(shared.factor, H) @ H if self.align else H
+        message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
+        objective = 0.5 * arrays.square(data) + gain(for_codes(data, H), W)
+        message.arrays["loss"] = np.float64(objective)
+        return Local(local.codes, {"factor": H, "own_codes": W}), message
+
+    def _factorize(self, X: Data, start: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Return (W, H) at the local rank, padded with zeros where the client has too few rows for it."""
+        n, m = X.shape
+        W, H = np.zeros((n, self._local_rank), X.dtype), np.zeros((self._local_rank, m), X.dtype)
+        r = min(self._local_rank, n // ROWS_PER_COMPONENT, m)
+        if r > 0:
+            W[:, :r], H[:r] = self.factorize(X, r, rng, start[:r] if self.align else None)
+        return W, H
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Merge; the drift is the mean distance of the clients' factors to the result, components matched."""
+        H = self.aggregator(messages, shared.factor, t)
+        loss = float(sum(m.arrays["loss"] for m in messages))
+        if self.additive:
+            return Shared(H, loss=loss)
+        return Shared(H, loss=loss, drift=float(np.mean([drift(m.arrays["factor"], H) for m in messages])))
+
+    def factor(self, shared: Shared) -> Array:
+        """Return the merged factor."""
+        return shared.factor
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """Non-negative codes for the merged factor."""
+        return refit(data, factor)
+
+
+def summaries(rank: int, *, local_rank: int | None = None, restarts: int = 8, required: bool = True) -> OneShot:
+    """Mergeable summaries: local extrapolated HALS, one upload of (H_j, G_j), the union factorized."""
+    return OneShot(rank, Alone(Summed(rank)), Union(rank, restarts, required), local_rank)

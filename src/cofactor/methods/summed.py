@@ -1,0 +1,182 @@
+"""Exact federated NMF by summed statistics: identical to HALS on the pooled rows, without pooling them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cofactor.local import arrays
+from cofactor.local.init import random_factor
+from cofactor.local.kernels import cpu
+from cofactor.local.refit import refit
+from cofactor.local.stats import for_codes, gain
+from cofactor.local.updates import HALS
+from cofactor.method import Method, total
+from cofactor.types import Array, Data, Local, Message, Shared, Stats, Update
+
+GROW, SHRINK = 1.05, 1.5
+FIRST_SWEEPS = 10
+NEGLIGIBLE = 1e-14
+"""Share of the energy ``|W_l|^2 |H_l|^2`` of the strongest component under which one counts as vanished."""
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Each client sends ``A_j = W_j^T W_j`` and ``B_j = W_j^T X_j``; the server sums and updates H.
+
+    With ``momentum`` > 0 both factors are extrapolated (Ang and Gillis 2019): after each half-step
+    ``y = [z + beta (z - z_old)]_+`` feeds the other one; beta grows while the loss falls, and shrinks with a
+    restart from the last accepted pair when it rises. The loss comes from the sums, so it costs nothing.
+
+    ``changes=True`` is for rounds with absent clients: clients send the *change* of their statistics and the
+    server keeps running sums, so whoever is absent stays in the sums with what it sent last. It goes without
+    momentum, since a rejected round could not be taken back at absent clients.
+
+    ``warm`` is a method whose rounds come first and give the start; the codes start at zero.
+    """
+
+    rank: int
+    update: Update = field(default_factory=lambda: HALS(3))
+    momentum: float = 0.5
+    warm: Any = None
+    changes: bool = False
+
+    rounds = None
+
+    @property
+    def additive(self) -> bool:
+        """Sums are enough, in the warm rounds too if that method is additive."""
+        return self.warm is None or self.warm.additive
+
+    @property
+    def warm_rounds(self) -> int:
+        """How many rounds belong to the warm method."""
+        return 0 if self.warm is None else self.warm.rounds
+
+    def rowwise(self, t: int) -> bool:
+        """Statistics add up over rows; a warm method sees clients, not rows."""
+        return t >= self.warm_rounds
+
+    def partial(self) -> Summed:
+        """Send changes, without momentum."""
+        return replace(self, changes=True, momentum=0.0)
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """``gram`` (upper triangle), ``cross`` (k x m), ``square`` (``|X_j|^2``)."""
+        if warm := self._warm(t):
+            return warm.schema(n_features, t)
+        k = self.rank
+        return {"gram": (k * (k + 1) // 2,), "cross": (k, n_features), "square": ()}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Start as the warm method does, or at a random or public factor."""
+        if self.warm is not None:
+            return self.warm.start(n_features, rng, factor)
+        return self._open(random_factor(self.rank, n_features, rng) if factor is None else factor)
+
+    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+        """Prepare the warm method's state, or codes of zero."""
+        return _fresh(data, self.rank) if self.warm is None else self.warm.join(data, shared, rng)
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Update the codes for the broadcast factor; send the statistics, or how they changed."""
+        if warm := self._warm(t):
+            return warm.step(data, shared, local, t, rng)
+        local = local if "square" in local.memory else _fresh(data, self.rank)
+        known = local.memory
+        codes = known["before"] if shared.extra["restart"] else local.codes
+        stats = for_codes(data, shared.factor.astype(data.dtype, copy=False))
+        new = self.update(_first_codes(codes, stats, known["fresh"]), stats, t, codes)
+        old = np.where(known["fresh"][:, None], new, codes) if known["fresh"].any() else codes
+        y = cpu.extrapolate(new, old, float(shared.extra["momentum"]))
+        gram = y.T @ y - codes.T @ codes if self.changes else y.T @ y
+        arrays_sent = {
+            "gram": gram[np.triu_indices(self.rank)],
+            "cross": (data.T @ (y - codes if self.changes else y)).T,
+            "square": known["square"] @ (known["fresh"] | (not self.changes)),
+        }
+        memory = {"square": known["square"], "fresh": np.zeros_like(known["fresh"]), "before": codes}
+        return Local(new, memory), Message(arrays_sent, data.shape[0])
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Sum the statistics, update H, extrapolate or restart."""
+        if warm := self._warm(t):
+            shared = warm.aggregate(shared, messages, t)
+            last = t + 1 == self.warm_rounds
+            return self._open(shared.factor)._replace(loss=shared.loss, drift=shared.drift) if last else shared
+        dtype = messages[0].arrays["cross"].dtype
+        old, sums = shared.memory, self._sums(shared.memory, messages)
+        stats = Stats(sums["gram"], sums["cross"])
+        point = shared.factor.T.astype(np.float64)
+        H = np.ascontiguousarray(self.update(point, _alive(stats, point), t, old["factor"].T).T)
+        value, momentum = gain(stats, H.T), float(shared.extra["momentum"])
+        if momentum > 0 and value > old["gain"]:
+            extra = {"momentum": np.float64(momentum / SHRINK), "restart": np.bool_(True)}
+            loss = float(0.5 * sums["square"] + old["gain"])
+            return Shared(old["factor"].astype(dtype), extra, old, loss, 0.0)
+        extra = {"momentum": np.float64(min(momentum * GROW, 1)), "restart": np.bool_(False)}
+        y = np.maximum(H + momentum * (H - old["factor"]), 0).astype(dtype)
+        memory = {**sums, "factor": H, "gain": np.float64(value)}
+        return Shared(y, extra, memory, float(0.5 * sums["square"] + value), 0.0)
+
+    def factor(self, shared: Shared) -> Array:
+        """Return the last accepted H; what is broadcast is extrapolated beyond it."""
+        return shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False)
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """Non-negative codes for the final factor."""
+        return refit(data, factor)
+
+    def _warm(self, t: int) -> Method | None:
+        return self.warm if t < self.warm_rounds else None
+
+    def _open(self, H: Array) -> Shared:
+        """Begin the statistics at factor H."""
+        k, m = H.shape
+        extra = {"momentum": np.float64(self.momentum), "restart": np.bool_(False)}
+        sums = {"gram": np.zeros((k, k)), "cross": np.zeros((m, k)), "square": np.float64(0)}
+        return Shared(H, extra, {**sums, "factor": H.astype(np.float64), "gain": np.float64(0)})
+
+    def _sums(self, memory: Any, messages: list[Message]) -> dict[str, Any]:
+        """Return the statistics of all clients: this round's sum, on top of the running sums for changes."""
+        sent = total(messages).arrays
+        sums = {
+            "gram": _symmetric(sent["gram"], self.rank),
+            "cross": sent["cross"].T,
+            "square": sent["square"],
+        }
+        return {name: memory[name] + a for name, a in sums.items()} if self.changes else sums
+
+
+def _fresh(data: Data, rank: int) -> Local:
+    """Codes of zero, every row new to the server; all arrays have one entry per row."""
+    codes = np.zeros((data.shape[0], rank), data.dtype)
+    rows = {"square": arrays.row_squares(data), "fresh": np.ones(data.shape[0], bool)}
+    return Local(codes, {**rows, "before": codes})
+
+
+def _first_codes(codes: Array, stats: Stats, fresh: Array) -> Array:
+    """Give rows that take part for the first time a few more sweeps from zero."""
+    if not fresh.any():
+        return codes
+    start = codes.copy()
+    start[fresh] = HALS(FIRST_SWEEPS)(codes[fresh], Stats(stats.gram, stats.cross[fresh]))
+    return start
+
+
+def _alive(stats: Stats, F: Array) -> Stats:
+    """Blank the statistics of components whose codes have vanished, so that no update divides by them.
+
+    They keep their direction in H and come back as soon as a client uses them.
+    """
+    energy = np.diag(stats.gram) * np.einsum("mk,mk->k", F, F)
+    keep = (energy > NEGLIGIBLE * energy.max(initial=0)).astype(np.float64)
+    return Stats(stats.gram * np.outer(keep, keep), stats.cross * keep)
+
+
+def _symmetric(upper: Array, k: int) -> Array:
+    gram = np.zeros((k, k))
+    gram[np.triu_indices(k)] = upper
+    return gram + np.triu(gram, 1).T

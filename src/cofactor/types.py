@@ -1,0 +1,122 @@
+"""The words of cofactor: what is factorized, what crosses a boundary, what a piece is allowed to be.
+
+Notation: client j holds rows ``X_j`` (n_j x m); ``X_j ~ W_j H`` with private codes ``W_j`` (n_j x k) and
+one shared factor ``H`` (k x m); ``k`` is the rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Data = Any
+"""A dense numpy array or a scipy CSR / CSC matrix; checked once by :func:`cofactor.local.arrays.check`."""
+
+
+class CofactorError(ValueError):
+    """Base of every error that cofactor raises on purpose: expected, found, where, what to do."""
+
+
+class DataError(CofactorError):
+    """A client's data cannot be factorized as it is."""
+
+
+class ClientError(CofactorError):
+    """A client failed, or answered with something its method does not send."""
+
+
+class Stats(NamedTuple):
+    """All that the half-problem ``min_F 1/2 |X - F B|^2`` needs of X and B.
+
+    ``gram = B B^T`` (k x k), ``cross = X B^T`` (rows x k); the gradient is ``F gram - cross``.
+    """
+
+    gram: Array
+    cross: Array
+
+
+class Message(NamedTuple):
+    """The only thing that leaves a client: named arrays (numpy scalars too) and the sender's weight."""
+
+    arrays: dict[str, Any]
+    weight: float = 1.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the wire: the arrays and eight for the weight."""
+        return sum(a.nbytes for a in self.arrays.values()) + 8
+
+
+class Shared(NamedTuple):
+    """The server's state. Clients receive ``factor`` and ``extra``; ``memory`` stays on the server."""
+
+    factor: Array
+    extra: Mapping[str, Any] = {}
+    memory: Mapping[str, Any] = {}
+    loss: float = np.nan
+    drift: float = np.nan
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that one client receives."""
+        return self.factor.nbytes + sum(np.asarray(a).nbytes for a in self.extra.values())
+
+    def broadcast(self) -> Shared:
+        """Return what clients may see: the state without the server's memory."""
+        return self._replace(memory={})
+
+
+class Local(NamedTuple):
+    """A client's private state: its codes and whatever else its method remembers between rounds."""
+
+    codes: Array
+    memory: Mapping[str, Any] = {}
+
+
+class Update(Protocol):
+    """One improvement of F in ``min_{F >= 0} 1/2 |X - F B|^2``, seen through :class:`Stats` alone."""
+
+    def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
+        """Return the new F (rows x k); ``previous`` is the iterate before F, for inertia."""
+        ...
+
+
+class Align(Protocol):
+    """Match components: the plan P (rows of H x rows of reference) of ``min_P 1/2 |H - P reference|^2``."""
+
+    def __call__(self, H: Array, reference: Array) -> Array:
+        """Return P; a row of zeros is a component without a partner."""
+        ...
+
+
+class Aggregator(Protocol):
+    """Merge what the clients sent into one factor; ``additive`` if their sum is all it needs."""
+
+    @property
+    def additive(self) -> bool:
+        """Whether the sum of the messages is enough."""
+        ...
+
+    def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every array in a message."""
+        ...
+
+    def message(self, W: Array, H: Array) -> Message:
+        """Client: what of its codes and its factor (rows at norm 1) the server needs."""
+        ...
+
+    def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
+        """Return the new factor; ``current`` is the factor that was broadcast."""
+        ...
+
+
+class Factorizer(Protocol):
+    """Factorize one client's data alone."""
+
+    def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
+        """Return (W, H); ``start`` is a factor to begin from."""
+        ...
