@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from cofactor.engines.rounds import Reply
 from cofactor.local import arrays
@@ -22,7 +23,7 @@ TINY_ROWS = 8
 
 @dataclass(frozen=True)
 class Inline:
-    """Threads with BLAS limited to one thread each; one client alone gets all of BLAS.
+    """Threads with BLAS limited to one thread each; one client alone, and the server, get all of BLAS.
 
     Replies are collected in client order and every random number is addressed by (seed, client, round), so the
     result does not depend on ``workers`` or on scheduling.
@@ -38,7 +39,7 @@ class Inline:
         if count == 1:
             yield InlineSession(method, data, seed, None)
             return
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(count) as pool:
+        with ThreadPoolExecutor(count) as pool:
             yield InlineSession(method, data, seed, pool)
 
 
@@ -71,7 +72,8 @@ class InlineSession:
     """Clients as objects in this process."""
 
     def __init__(self, method: Method, data: list[Data], seed: int, pool: ThreadPoolExecutor | None) -> None:
-        self.method, self.data, self.seed, self.pool = method, data, seed, pool
+        self.method, self.seed, self.pool = method, seed, pool
+        self.blas = ThreadpoolController()
         self.n_clients, self.n_features = len(data), data[0].shape[1]
         self.units = [_Unit(np.array([j]), X) for j, X in enumerate(data)]
         self.batched = False
@@ -138,10 +140,12 @@ class InlineSession:
         rest = [u for u in self.units if u.data.shape[0] > TINY_ROWS]
         self.units = sorted([*rest, batch], key=lambda u: int(u.members[0]))
 
-    def _each(self, work: object, units: list[_Unit]) -> list:
+    def _each(self, work: Callable[[_Unit], Any], units: list[_Unit]) -> list[Any]:
         """Apply ``work`` to the units in threads; results come in the order of the units."""
-        assert callable(work)
-        return list(map(work, units) if self.pool is None else self.pool.map(work, units))
+        if self.pool is None:
+            return [work(unit) for unit in units]
+        with self.blas.limit(limits=1, user_api="blas"):
+            return list(self.pool.map(work, units))
 
 
 def _write_rows(local: Local, part: Local, here: Array) -> Local:

@@ -13,12 +13,12 @@ from cofactor.types import Array, Data, Stats
 
 def for_codes(X: Data, H: Array) -> Stats:
     """Statistics of ``min_W 1/2 |X - W H|^2``: gram H H^T (k x k), cross X H^T (n x k)."""
-    return Stats(H @ H.T, X @ H.T)
+    return Stats(H @ H.T, arrays.times_factor(X, H))
 
 
 def for_factor(X: Data, W: Array) -> Stats:
     """Statistics of ``min_H 1/2 |X^T - H^T W^T|^2``: gram W^T W (k x k), cross X^T W (m x k)."""
-    return Stats(W.T @ W, X.T @ W)
+    return Stats(W.T @ W, arrays.times_codes(X, W))
 
 
 def ridge(stats: Stats, weight: float) -> Stats:

@@ -43,7 +43,7 @@ class HALS:
     def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
         """Return F after the sweeps; the sweeps share one gradient per row."""
         out = np.array(F, order="C")
-        gram, cross = (np.ascontiguousarray(a, dtype=out.dtype) for a in stats)
+        gram, cross = (np.asarray(a, dtype=out.dtype) for a in stats)
         if self.tol > 0:
             cpu.hals_solve(out, gram, cross, self.sweeps, self.tol)
         else:

@@ -94,7 +94,7 @@ class Summed:
         gram = y.T @ y - codes.T @ codes if self.changes else y.T @ y
         arrays_sent = {
             "gram": gram[np.triu_indices(self.rank)],
-            "cross": (data.T @ (y - codes if self.changes else y)).T,
+            "cross": arrays.times_codes(data, y - codes if self.changes else y).T,
             "square": known["square"] @ (known["fresh"] | (not self.changes)),
         }
         memory = {"square": known["square"], "fresh": np.zeros_like(known["fresh"]), "before": codes}
