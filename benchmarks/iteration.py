@@ -20,7 +20,6 @@ from cofactor.local import arrays
 from cofactor.method import SERVER, rng
 from cofactor.methods import catalog
 
-
 SKLEARN_ITERATIONS = (4, 24)
 """Two lengths of scikit-learn runs: their difference is the cost of iterations without set-up and final error."""
 

@@ -73,7 +73,7 @@ class Method(Protocol):
         ...
 
     def factor(self, shared: Shared) -> Array:
-        """Server, at the end: the factor H (k x m)."""
+        """Server, at the end: the factor H (k x m) as it is handed out, rows at norm 1 or bits."""
         ...
 
     def refit(self, data: Data, factor: Array) -> Array:

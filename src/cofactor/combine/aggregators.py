@@ -22,7 +22,8 @@ def factors(messages: list[Message]) -> list[Array]:
 class Mean:
     """Mean of the factors, rows back at norm 1. Clients send ``w_j H_j`` and ``w_j``, so sums are enough.
 
-    ``weighted=True`` takes the rows of the client as its weight, as FedAvg does.
+    ``weighted=True`` takes the rows of the client as its weight, as FedAvg does. A row that no client has
+    stays as it was, so that a component can come back.
     """
 
     weighted: bool = True
@@ -38,9 +39,10 @@ class Mean:
         return Message({"factor": H * H.dtype.type(weight)}, weight)
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
-        """Return the mean; ``current`` gives only the dtype."""
+        """Return the mean."""
         sums = total(messages)
-        return normalize(sums.arrays["factor"] / sums.weight).astype(factors(messages)[0].dtype)
+        H = normalize(sums.arrays["factor"] / sums.weight)
+        return np.where(H.any(axis=1, keepdims=True), H, current).astype(factors(messages)[0].dtype)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,15 @@ def cost(H: Array, reference: Array) -> Array:
 
 def correlation(H: Array, reference: Array) -> Array:
     """Pearson correlation of every row of H with every row of the reference; 0 for constant rows."""
-    A, B = (M - M.mean(axis=1, keepdims=True) for M in (H.astype(np.float64), reference.astype(np.float64)))
+    A, B = (_centred(M.astype(np.float64)) for M in (H, reference))
     scale = np.outer(np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1))
     return np.clip(np.divide(A @ B.T, scale, out=np.zeros_like(scale), where=scale > 1e-300), -1, 1)
+
+
+def _centred(M: Array) -> Array:
+    C = M - M.mean(axis=1, keepdims=True)
+    flat = np.linalg.norm(C, axis=1) <= 1e-12 * np.linalg.norm(M, axis=1)
+    return np.where(flat[:, None], 0, C)
 
 
 def admissible(H: Array, reference: Array, level: float = 0.05) -> Array:

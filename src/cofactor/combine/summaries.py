@@ -98,12 +98,15 @@ class _Union:
         kept = [s for s in summaries if np.trace(s.gram) > 0]
         if not kept:
             raise CofactorError(
-                "expected at least one summary that says something, found only empty ones: a client needs at "
-                "least two rows and one value above 0 to be summarized. Use method 'exact' from a random start."
+                "expected at least one summary that says something, found only empty ones: a client with one sample "
+                "(its summary would be that row) or without a value above 0 sends zeros. Use method 'exact'."
             )
         self.rank = max(len(s.factor) for s in summaries)
         m = kept[0].factor.shape[1]
         self.dtype = kept[0].factor.dtype
+        for j, s in enumerate(summaries):
+            if s.factor.shape[1] != m:
+                raise CofactorError(f"summary {j}: expected {m} features like the first, found {s.factor.shape[1]}.")
         self.factors = np.zeros((len(summaries), self.rank, m))
         self.grams = np.zeros((len(summaries), self.rank, self.rank))
         for j, s in enumerate(summaries):

@@ -1,5 +1,5 @@
-"""Data for federations: how rows are spread over clients, planted matrices, stored and bundled datasets."""
+"""Data for federations: files, features matched by name, rows spread over clients, planted and bundled matrices."""
 
-from cofactor.data import binarize, datasets, partition, synthetic
+from cofactor.data import binarize, datasets, harmonise, load, partition, synthetic
 
-__all__ = ["binarize", "datasets", "partition", "synthetic"]
+__all__ = ["binarize", "datasets", "harmonise", "load", "partition", "synthetic"]

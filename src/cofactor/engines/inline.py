@@ -120,12 +120,29 @@ class InlineSession:
         codes: list[Array] = [factor] * self.n_clients
 
         def refit(unit: _Unit) -> None:
-            W = self.method.refit(unit.data, factor)
+            with _blame(int(unit.members[0]), "refit"):
+                W = self.method.refit(unit.data, factor)
             for j in unit.members:
                 codes[j] = W if unit.owner is None else W[unit.owner == j]
 
         self._each(refit, self.units)
         return codes
+
+    def locals(self, t: int) -> list[Local]:
+        """Return the state of every unit; units are the same in every run of this method over these data."""
+        return [unit.local for unit in self.units if unit.local is not None]
+
+    def restore(self, states: list[Local], t: int) -> None:
+        """Put the states back after round t; tiny clients are stacked by then if they ever are."""
+        if self.method.rowwise(t):
+            self._batch(None)
+        if len(states) != len(self.units):
+            raise CofactorError(
+                f"checkpoint: expected the states of {len(self.units)} clients, found {len(states)}; "
+                "it belongs to other data or to another method."
+            )
+        for unit, state in zip(self.units, states, strict=True):
+            unit.local = state
 
     def _batch(self, shared: Shared | None) -> None:
         """Stack tiny clients, once, as soon as the method's messages add up over rows."""
@@ -142,10 +159,10 @@ class InlineSession:
 
     def _each(self, work: Callable[[_Unit], Any], units: list[_Unit]) -> list[Any]:
         """Apply ``work`` to the units in threads; results come in the order of the units."""
-        if self.pool is None:
+        if self.n_clients == 1:
             return [work(unit) for unit in units]
         with self.blas.limit(limits=1, user_api="blas"):
-            return list(self.pool.map(work, units))
+            return list((self.pool.map if self.pool else map)(work, units))
 
 
 def _write_rows(local: Local, part: Local, here: Array) -> Local:

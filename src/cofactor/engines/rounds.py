@@ -6,29 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from cofactor.local.stats import normalize
+from cofactor.engines.checkpoint import Checkpoint, State
+from cofactor.engines.history import Round, Stop
 from cofactor.method import SERVER, Method, rng
-from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared
-
-
-class Round(NamedTuple):
-    """One line of the history. ``loss`` is the method's own objective ``sum_j 1/2 |X_j - W_j H|^2`` in that round.
-
-    Methods that average factors report the clients' losses with their own factors; ``drift`` is how far these
-    were apart. Errors of the final factor come from the refitted codes instead.
-    """
-
-    round: int
-    loss: float
-    drift: float
-    bytes_up: int
-    bytes_down: int
-    seconds: float
-    participants: int
+from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
 
 @dataclass(frozen=True)
@@ -54,6 +39,14 @@ class Session(Protocol):
         """Let the participants step; return their replies in client order."""
         ...
 
+    def locals(self, t: int) -> list[Local]:
+        """Return the clients' states after round t, for a checkpoint next to them."""
+        ...
+
+    def restore(self, states: list[Local], t: int) -> None:
+        """Put the states of round t back."""
+        ...
+
     def refit(self, factor: Array) -> list[Array]:
         """Return the codes of every client for the final factor (they never leave it in a real federation)."""
         ...
@@ -72,24 +65,8 @@ Callback = Callable[[Round, Shared], Any]
 
 
 @dataclass(frozen=True)
-class Stop:
-    """End a run when the best loss fell by less than ``tol`` of itself over ``patience`` rounds; 0 never stops."""
-
-    tol: float = 0.0
-    patience: int = 3
-
-    def __call__(self, history: Sequence[Round]) -> bool:
-        """Say whether the run is over."""
-        losses = [r.loss for r in history]
-        if self.tol <= 0 or len(losses) <= self.patience:
-            return False
-        before, now = min(losses[: -self.patience]), min(losses)
-        return bool(before - now <= self.tol * abs(before))
-
-
-@dataclass(frozen=True)
 class Run:
-    """What came out: the shared factor (rows at norm 1), each client's codes, and the history."""
+    """What came out: the shared factor (rows at norm 1, or bits), each client's codes, and the history."""
 
     factor: Array
     codes: list[Array] = field(repr=False)
@@ -113,10 +90,12 @@ def run(
     stop: Stop | None = None,
     callbacks: Sequence[Callback] = (),
     start: Array | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Run:
     """Run a method over the clients' data and return the shared factor with each client's codes.
 
-    ``participation`` is the share of clients drawn for each round; ``start`` is a public factor to begin at.
+    ``participation`` is the share of clients drawn for each round; ``start`` is a public factor to begin at. With a
+    ``checkpoint`` the run goes on after the last round that it holds, to the same result bit for bit.
 
     >>> import numpy as np
     >>> from cofactor.methods import catalog
@@ -136,20 +115,33 @@ def run(
     stop, limit = stop or Stop(), min(rounds, method.rounds or rounds)
     with engine.open(method, Xs, seed) as session:
         _check_start(start, method, session.n_features)
-        shared = method.start(session.n_features, rng(seed, SERVER, -1), start)
-        session.join(shared.broadcast())
-        history: list[Round] = []
-        converged = method.rounds is not None
-        for t in range(limit):
+        shared, history = _begin(method, session, seed, start, checkpoint)
+        warm = _warm_rounds(method)
+        for t in range(len(history), limit):
+            if stop(history[warm:]):
+                break
             shared, line = _round(method, session, shared, t, _participants(session, participation, seed, t))
             history.append(line)
+            if checkpoint and checkpoint.due(t):
+                checkpoint.save(State(shared, session.locals(t), history))
             if any([callback(line, shared) for callback in callbacks]):
                 break
-            if t + 1 > _warm_rounds(method) and stop(history[_warm_rounds(method) :]):
-                converged = True
-                break
-        factor = normalize(method.factor(shared))
+        converged = method.rounds is not None or stop(history[warm:])
+        factor = method.factor(shared)
         return Run(factor, session.refit(factor), history, converged)
+
+
+def _begin(
+    method: Method, session: Session, seed: int, start: Array | None, checkpoint: Checkpoint | None
+) -> tuple[Shared, list[Round]]:
+    """Start anew, or where the checkpoint ended."""
+    saved = checkpoint.load() if checkpoint else None
+    if saved is not None:
+        session.restore(saved.locals, len(saved.history) - 1)
+        return saved.shared, saved.history
+    shared = method.start(session.n_features, rng(seed, SERVER, -1), start)
+    session.join(shared.broadcast())
+    return shared, []
 
 
 def _warm_rounds(method: Method) -> int:
@@ -160,6 +152,8 @@ def _warm_rounds(method: Method) -> int:
 def _check_start(start: Array | None, method: Method, m: int) -> None:
     if start is not None and start.shape != (method.rank, m):
         raise CofactorError(f"start: expected a factor of shape {(method.rank, m)}, found {start.shape}.")
+    if start is not None and not (np.isfinite(start).all() and (start >= 0).all()):
+        raise CofactorError("start: expected finite numbers >= 0, found NaN, infinite or negative ones.")
 
 
 def _participants(session: Session, share: float, seed: int, t: int) -> Array:

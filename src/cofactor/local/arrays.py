@@ -1,4 +1,9 @@
-"""Dense and sparse data behind a few functions, so that no other file asks what kind X is."""
+"""Dense and sparse data behind a few functions, so that no other file asks what kind X is.
+
+Besides numpy arrays and scipy CSR / CSC matrices there are *held* data that keep their rows elsewhere (such as
+:class:`cofactor.data.formats.blocks.RowBlocks`, which reads them from a file): they bring these functions along as
+methods of the same names.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,10 @@ from scipy import sparse
 
 from cofactor.types import Array, Data, DataError
 
-BLOCK_ROWS = 4096
+
+def is_held(X: Data) -> bool:
+    """Whether X keeps its rows elsewhere and brings its own products."""
+    return hasattr(X, "times_factor")
 
 
 def check(X: Data, *, client: object = 0) -> Data:
@@ -15,9 +23,14 @@ def check(X: Data, *, client: object = 0) -> Data:
 
     Floats keep their dtype; integers and bools become float32 when that is exact (up to 16 bits).
     """
+    if is_held(X):
+        return X.check(client=client)
     where = f"client {client}"
     if sparse.issparse(X):
         X = X if X.format in ("csr", "csc") else X.tocsr()
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
         values = X.data
     else:
         X = values = np.asarray(X)
@@ -46,16 +59,14 @@ def _check_values(X: Data, values: Array, where: str) -> None:
     low, high = values.min(), values.max()
     if low >= 0 and np.isfinite(high):
         return
-    for name, bad in (
-        ("NaN", np.isnan(values)),
-        ("infinite values", np.isinf(values)),
-        ("negative values", values < 0),
+    for name, bad, hint in (
+        ("NaN", np.isnan(values), "drop or impute them first"),
+        ("infinite values", np.isinf(values), "drop or impute them first"),
+        ("Negative values in data", values < 0, "shift or clip the data first"),
     ):
         if bad.any():
-            hint = "shift or clip the data first" if name == "negative values" else "drop or impute them first"
-            raise DataError(
-                f"{where}: expected finite values >= 0, found {int(bad.sum())} {name}{_first(X, bad)}; {hint}."
-            )
+            cells = f"{int(bad.sum())} such cell(s){_first(X, bad)}"
+            raise DataError(f"{where}: {name}: expected finite values >= 0, found {cells}; {hint}.")
 
 
 def _first(X: Data, bad: Array) -> str:
@@ -75,6 +86,8 @@ def times_factor(X: Data, H: Array) -> Array:
     BLAS is a fifth faster in double precision when the long side of X is the one it streams along, as
     ``(H X^T)^T``; in single precision it is the other way round.
     """
+    if is_held(X):
+        return X.times_factor(H)
     if sparse.issparse(X) or X.dtype == np.float32:
         return X @ H.T
     return (H @ X.T).T
@@ -82,16 +95,20 @@ def times_factor(X: Data, H: Array) -> Array:
 
 def times_codes(X: Data, W: Array) -> Array:
     """``X^T W`` (m x k), as ``(W^T X)^T`` for dense X: up to a third faster, for the same reason."""
+    if is_held(X):
+        return X.times_codes(W)
     return X.T @ W if sparse.issparse(X) else (W.T @ X).T
 
 
 def square(X: Data) -> float:
-    """``|X|_F^2`` in double precision, block by block."""
-    return inner(X.data, X.data) if sparse.issparse(X) else inner(X, X)
+    """``|X|_F^2`` in double precision."""
+    return float(row_squares(X).sum())
 
 
 def row_squares(X: Data) -> Array:
     """``|x_i|^2`` of every row in double precision (n)."""
+    if is_held(X):
+        return X.row_squares()
     if sparse.issparse(X):
         squares = X.multiply(X).astype(np.float64)
         return np.asarray(squares.sum(axis=1)).ravel()
@@ -102,11 +119,8 @@ def inner(A: Array, B: Array) -> float:
     """``<A, B>`` in double precision without a double copy of either."""
     if A.dtype == B.dtype == np.float64:
         return float(np.vdot(A, B))
-    rows = max(1, BLOCK_ROWS * 64 // max(1, A[0].size)) if A.ndim > 1 else BLOCK_ROWS * 64
-    return sum(
-        float(np.vdot(A[i : i + rows].astype(np.float64), B[i : i + rows].astype(np.float64)))
-        for i in range(0, len(A), rows)
-    )
+    axes = "ij"[: A.ndim]
+    return float(np.einsum(f"{axes},{axes}->", A, B, dtype=np.float64))
 
 
 def stack(Xs: list[Data]) -> Data:
@@ -117,5 +131,7 @@ def stack(Xs: list[Data]) -> Data:
 
 
 def rows(X: Data, index: Array) -> Data:
-    """Return the rows of X at ``index``."""
+    """Return the rows of X at ``index``, in memory."""
+    if is_held(X):
+        return X.rows(index)
     return (X.tocsr() if sparse.issparse(X) else X)[index]

@@ -19,12 +19,12 @@ def solve(gram: Array, cross: Array, *, max_passes: int = 500) -> Array:
     scale = max(float(np.trace(gram)) / k, np.finfo(np.float64).tiny)
     gram = gram.astype(np.float64) + 1e-13 * scale * np.eye(k)
     cross = cross.astype(np.float64)
-    tol = 1e-12 * max(1.0, float(np.abs(cross).max(initial=0)))
+    tol = 1e-12 * np.abs(cross).max(axis=1, keepdims=True, initial=0)
     passive = np.zeros((n, k), bool)
     F, dual = np.zeros((n, k)), -cross
     patience, fewest = np.full(n, FULL_EXCHANGES), np.full(n, k + 1)
     for _ in range(max_passes):
-        wrong = np.where(passive, F < -tol, dual < -tol)
+        wrong = np.where(passive, F < -1e-12 * np.abs(F).max(axis=1, keepdims=True, initial=0), dual < -tol)
         count = wrong.sum(1)
         active = np.flatnonzero(count)
         if active.size == 0:

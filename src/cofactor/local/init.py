@@ -30,7 +30,7 @@ def nndsvd(X: Data, rank: int, rng: np.random.Generator) -> Array:
     """
     r = min(rank, min(X.shape) - 1)
     H = random_factor(rank, X.shape[1], rng)
-    if r >= 1:
+    if r >= 1 and abs(X).max() > 0:
         _, _, V = sparse.linalg.svds(X.astype(np.float64), k=r, random_state=rng)
         U = X @ V.T
         for i, (u, v) in enumerate(zip(U.T[::-1], V[::-1], strict=True)):

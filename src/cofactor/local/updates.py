@@ -13,7 +13,9 @@ from cofactor.local.stats import anchor, lipschitz
 from cofactor.schedules import at
 from cofactor.types import Array, Stats
 
-TINY = 1e-12
+
+def _inverse(L: float) -> float:
+    return 1 / L if L > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class MU:
         """Return F after ``sweeps`` updates."""
         cross = np.maximum(stats.cross, 0)
         for _ in range(self.sweeps):
-            F = F * (cross / (F @ stats.gram + TINY))
+            down = F @ stats.gram
+            F = np.divide(F * cross, down, out=F.copy(), where=down > 0)
         return F
 
 
@@ -59,7 +62,7 @@ class PGD:
 
     def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
         """Return F after ``sweeps`` steps."""
-        step = F.dtype.type(1 / max(lipschitz(stats.gram), TINY))
+        step = F.dtype.type(_inverse(lipschitz(stats.gram)))
         for _ in range(self.sweeps):
             F = np.maximum(F - step * (F @ stats.gram - stats.cross), 0)
         return F
@@ -78,7 +81,7 @@ class IPALM:
         """Return the next iterate; without ``previous`` there is no inertia yet."""
         beta = self.inertia
         y = F if previous is None else F + F.dtype.type(beta) * (F - previous)
-        step = F.dtype.type(2 * (1 - beta) / (1 + 2 * beta) / max(lipschitz(stats.gram), TINY))
+        step = F.dtype.type(2 * (1 - beta) / (1 + 2 * beta) * _inverse(lipschitz(stats.gram)))
         return np.maximum(y - step * (y @ stats.gram - stats.cross), 0)
 
 

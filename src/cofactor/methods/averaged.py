@@ -10,9 +10,8 @@ import numpy as np
 from cofactor.combine.aggregators import Mean, factors
 from cofactor.combine.align import Lap, drift, pull
 from cofactor.local import arrays
-from cofactor.local.init import random_codes, random_factor
-from cofactor.local.refit import refit
-from cofactor.local.stats import anchor, for_codes, for_factor, gain, unit_rows
+from cofactor.local.space import NonNegative, Space
+from cofactor.local.stats import anchor, for_codes, for_factor, gain
 from cofactor.local.updates import PGD
 from cofactor.schedules import at
 from cofactor.types import Aggregator, Array, Data, Local, Message, Shared, Stats, Update
@@ -29,6 +28,7 @@ class Averaged:
     pulls H to the aligned broadcast factor by ``gamma``, and its codes follow the alignment when a new
     factor arrives. ``aligned_upload`` aligns at the client, so that a mean of the uploads is enough (sums
     only). ``common_start=False`` starts every client at its own random factor, as the papers print it.
+    ``count_sweeps`` gives the update the number of sweeps so far in the place of the round.
     """
 
     rank: int
@@ -40,6 +40,8 @@ class Averaged:
     gamma: float = 0.01
     aligned_upload: bool = False
     common_start: bool = True
+    space: Space = field(default_factory=NonNegative)
+    count_sweeps: bool = False
 
     rounds = None
 
@@ -62,13 +64,14 @@ class Averaged:
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Begin at a random factor, or at a public one."""
-        return Shared(random_factor(self.rank, n_features, rng) if factor is None else factor)
+        return Shared(self.space.first_factor(self.rank, n_features, rng) if factor is None else factor)
 
     def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
         """Draw random codes, and a random factor where starts are independent."""
-        H = shared.factor if self.common_start else random_factor(self.rank, data.shape[1], rng)
+        self.space.check(data)
+        H = shared.factor if self.common_start else self.space.first_factor(self.rank, data.shape[1], rng)
         H = H.astype(data.dtype)
-        return Local(random_codes(for_codes(data, H), rng), {"factor": H, "begun": np.bool_(False)})
+        return Local(self.space.first_codes(data, H, rng), {"factor": H, "begun": np.bool_(False)})
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Improve (W, H) from the broadcast factor (the first time: from the client's own start)."""
@@ -79,7 +82,7 @@ class Averaged:
             W = W if align is None else _follow(W, align(mine, broadcast))
             mine = broadcast
         W, H, loss = self._improve(data, W, mine, broadcast, t)
-        W, H = unit_rows(W, H)
+        W, H = self.space.scale(W, H)
         sent = Lap()(broadcast, H) @ H if self.aligned_upload else H
         message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
         message.arrays["loss"] = np.float64(loss)
@@ -91,9 +94,10 @@ class Averaged:
         F, W_old, F_old = np.ascontiguousarray(H.T), None, None
         stats = Stats(H, H)
         for s in range(self.sweeps):
-            W, W_old = self.update(W, for_codes(X, F.T), t, W_old), W
+            time = t * self.sweeps + s if self.count_sweeps else t
+            W, W_old = self.update(W, for_codes(X, F.T), time, W_old), W
             stats = for_factor(X, W)
-            F, F_old = self.update(F, self._anchored(stats, Hb), t, F_old), F
+            F, F_old = self.update(F, self._anchored(stats, Hb), time, F_old), F
             if align is not None and (s + 1) % ALIGN_EVERY == 0:
                 F = np.ascontiguousarray(pull(F.T, Hb, align(F.T, Hb), self.gamma).T)
         return W, F.T, 0.5 * arrays.square(X) + gain(stats, F)
@@ -113,11 +117,11 @@ class Averaged:
 
     def factor(self, shared: Shared) -> Array:
         """Return the merged factor."""
-        return shared.factor
+        return self.space.final(shared.factor)
 
     def refit(self, data: Data, factor: Array) -> Array:
-        """Non-negative codes for the final factor."""
-        return refit(data, factor)
+        """Codes for the final factor."""
+        return self.space.refit(data, factor)
 
 
 def _follow(W: Array, plan: Array) -> Array:

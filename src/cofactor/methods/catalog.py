@@ -14,6 +14,7 @@ from cofactor.local.updates import HALS, IPALM, MU
 from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
+from cofactor.methods.boolean import BOOLEAN
 from cofactor.methods.one_shot import OneShot, summaries
 from cofactor.methods.summed import Summed
 from cofactor.schedules import Switch
@@ -29,7 +30,10 @@ def exact(
     local_rank: int | None = None,
     restarts: int = 8,
 ) -> Summed:
-    """Pooled answer from sums of statistics; ``start`` is "summaries", "lap" (sums only) or "random"."""
+    """The pooled answer from sums of statistics, after a one-upload start.
+
+    ``start`` is "summaries" (best), "lap" (when only sums may be seen) or "random".
+    """
     starts: dict[str, Callable[[], OneShot | None]] = {
         "summaries": lambda: summaries(rank, local_rank=local_rank, restarts=restarts, required=False),
         "lap": lambda: OneShot(rank, Alone(Summed(rank)), Mean(), align=Lap(), passes=3),
@@ -45,12 +49,14 @@ def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = 8) -> O
     return summaries(rank, local_rank=local_rank, restarts=restarts)
 
 
-def _fnmf(align: Any) -> Callable[..., Averaged]:
+def _fnmf(align: Any, what: str) -> Callable[..., Averaged]:
+    """Return the maker of FNMF with one alignment, at the clients and in the server's fixed-point barycenter."""
+
     def make(rank: int, *, sweeps: int = 50, gamma: float = 0.01, common_start: bool = False) -> Averaged:
-        """FNMF with one of its alignments, at the clients and in the server's fixed-point barycenter."""
         center = Barycentric(FixedPoint(align))
         return Averaged(rank, aggregator=center, sweeps=sweeps, align=align, gamma=gamma, common_start=common_start)
 
+    make.__doc__ = f"FNMF, components matched by {what}."
     return make
 
 
@@ -65,28 +71,28 @@ def fedprox(rank: int, *, sweeps: int = 50, common_start: bool = True, anchor: f
 
 
 def ipalm(rank: int, *, sweeps: int = 500) -> OneShot:
-    """One-shot mean of independent inertial PALM factorizations (the FNMF paper's baseline)."""
+    """Mean of independent inertial PALM factorizations (baseline of the FNMF paper)."""
     return OneShot(rank, Alone(Averaged(rank, IPALM(), sweeps=sweeps), rounds=1), Mean(weighted=False))
 
 
 def mur(rank: int, *, sweeps: int = 500) -> OneShot:
-    """One-shot mean of independent multiplicative-update factorizations (the FNMF paper's baseline)."""
+    """Mean of independent multiplicative-update factorizations (baseline of the FNMF paper)."""
     return OneShot(rank, Alone(Averaged(rank, MU(), sweeps=sweeps), rounds=1), Mean(weighted=False))
 
 
 def oneshot_lap(rank: int) -> OneShot:
-    """One-shot LAP barycenter of independent factorizations."""
+    """Barycenter of independent factorizations, components matched by a permutation."""
     return OneShot(rank, Alone(Summed(rank)), Barycentric(FixedPoint(Lap())))
 
 
 MAKERS: dict[str, Callable[..., Method]] = {
     "exact": exact,
     "oneshot": oneshot,
-    "fnmf-lap": _fnmf(Lap()),
-    "fnmf-lap-rho": _fnmf(Switch(Lap(), LapRho())),
-    "fnmf-sinkhorn": _fnmf(Sinkhorn()),
-    "fnmf-sinkhorn-rho": _fnmf(Switch(Sinkhorn(), SinkhornRho())),
-    "fnmf-knn": _fnmf(Knn()),
+    "fnmf-lap": _fnmf(Lap(), "a permutation"),
+    "fnmf-lap-rho": _fnmf(Switch(Lap(), LapRho()), "a partial permutation of correlated pairs"),
+    "fnmf-sinkhorn": _fnmf(Sinkhorn(), "optimal transport"),
+    "fnmf-sinkhorn-rho": _fnmf(Switch(Sinkhorn(), SinkhornRho()), "optimal transport of correlated pairs"),
+    "fnmf-knn": _fnmf(Knn(), "nearest neighbours"),
     "fedavg": fedavg,
     "fedprox": fedprox,
     "ipalm": ipalm,
@@ -95,9 +101,9 @@ MAKERS: dict[str, Callable[..., Method]] = {
 }
 
 
-def names() -> list[str]:
-    """Return every name that :func:`make` knows, the default first."""
-    return list(MAKERS)
+def names(*, boolean: bool = False) -> list[str]:
+    """Return the names that :func:`make` knows, the default first: for real data, or for zeros and ones."""
+    return list(BOOLEAN if boolean else MAKERS)
 
 
 def make(name: str, rank: int, **options: Any) -> Method:
@@ -106,12 +112,15 @@ def make(name: str, rank: int, **options: Any) -> Method:
     >>> make("fedprox", 5, anchor=0.2).anchor
     0.2
     """
-    if name not in MAKERS:
-        near = difflib.get_close_matches(name, MAKERS, n=1)
+    makers = MAKERS | BOOLEAN
+    if name not in makers:
+        near = difflib.get_close_matches(name, makers, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise CofactorError(f"unknown method {name!r}.{hint} Expected one of: {', '.join(MAKERS)}.")
-    known = list(inspect.signature(MAKERS[name]).parameters)[1:]
+        raise CofactorError(f"unknown method {name!r}.{hint} Expected one of: {', '.join(makers)}.")
+    if rank != int(rank) or rank < 1:
+        raise CofactorError(f"rank must be a whole number >= 1. Found {rank}.")
+    known = list(inspect.signature(makers[name]).parameters)[1:]
     for option in options:
         if option not in known:
             raise CofactorError(f"method {name!r} has no option {option!r}. Expected one of: {', '.join(known)}.")
-    return MAKERS[name](rank, **options)
+    return makers[name](rank, **options)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 
 from cofactor.combine.aggregators import Union
 from cofactor.combine.align import drift
-from cofactor.local import arrays
-from cofactor.local.init import random_factor
-from cofactor.local.refit import refit
-from cofactor.local.stats import for_codes, gain
+from cofactor.local.space import NonNegative, Space
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 from cofactor.types import Aggregator, Align, Array, Data, Factorizer, Local, Message, Shared
@@ -37,6 +34,7 @@ class OneShot:
     local_rank: int | None = None
     align: Align | None = None
     passes: int = 1
+    space: Space = field(default_factory=NonNegative)
 
     @property
     def rounds(self) -> int:
@@ -66,10 +64,11 @@ class OneShot:
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Draw a random factor: the common start of aligned uploads, otherwise not used."""
-        return Shared(random_factor(self.rank, n_features, rng) if factor is None else factor)
+        return Shared(self.space.first_factor(self.rank, n_features, rng) if factor is None else factor)
 
     def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
         """Begin with nothing: the factorization belongs to the first step."""
+        self.space.check(data)
         return Local(np.zeros((data.shape[0], self.rank), data.dtype))
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
@@ -80,8 +79,7 @@ class OneShot:
             W, H = self._factorize(data, shared.factor, rng)
         sent = self.align(shared.factor, H) @ H if self.align else H
         message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
-        objective = 0.5 * arrays.square(data) + gain(for_codes(data, H), W)
-        message.arrays["loss"] = np.float64(objective)
+        message.arrays["loss"] = np.float64(self.space.objective(data, W, H))
         return Local(local.codes, {"factor": H, "own_codes": W}), message
 
     def _factorize(self, X: Data, start: Array, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -91,6 +89,7 @@ class OneShot:
         r = min(self._local_rank, n // ROWS_PER_COMPONENT, m)
         if r > 0:
             W[:, :r], H[:r] = self.factorize(X, r, rng, start[:r] if self.align else None)
+            H[~W.any(axis=0)] = 0
         return W, H
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
@@ -103,11 +102,11 @@ class OneShot:
 
     def factor(self, shared: Shared) -> Array:
         """Return the merged factor."""
-        return shared.factor
+        return self.space.final(shared.factor)
 
     def refit(self, data: Data, factor: Array) -> Array:
-        """Non-negative codes for the merged factor."""
-        return refit(data, factor)
+        """Codes for the merged factor."""
+        return self.space.refit(data, factor)
 
 
 def summaries(rank: int, *, local_rank: int | None = None, restarts: int = 8, required: bool = True) -> OneShot:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from cofactor.local import arrays
-from cofactor.local.init import random_factor
 from cofactor.local.kernels import cpu
-from cofactor.local.refit import refit
+from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import for_codes, gain
 from cofactor.local.updates import HALS
 from cofactor.method import Method, total
-from cofactor.types import Array, Data, Local, Message, Shared, Stats, Update
+from cofactor.types import Array, CofactorError, Data, Local, Message, Shared, Stats, Update
 
 GROW, SHRINK = 1.05, 1.5
 FIRST_SWEEPS = 10
@@ -42,6 +41,7 @@ class Summed:
     momentum: float = 0.5
     warm: Any = None
     changes: bool = False
+    space: Space = field(default_factory=NonNegative)
 
     rounds = None
 
@@ -73,12 +73,16 @@ class Summed:
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Start as the warm method does, or at a random or public factor."""
         if self.warm is not None:
-            return self.warm.start(n_features, rng, factor)
-        return self._open(random_factor(self.rank, n_features, rng) if factor is None else factor)
+            if factor is not None:
+                raise CofactorError("a public start and a warm start exclude each other; use start='random' with it.")
+            return self.warm.start(n_features, rng)
+        return self._open(self.space.first_factor(self.rank, n_features, rng) if factor is None else factor)
 
     def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
         """Prepare the warm method's state, or codes of zero."""
-        return _fresh(data, self.rank) if self.warm is None else self.warm.join(data, shared, rng)
+        self.space.check(data)
+        warming = self.warm is not None and "restart" not in shared.extra
+        return self.warm.join(data, shared, rng) if warming else _fresh(data, self.rank)
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Update the codes for the broadcast factor; send the statistics, or how they changed."""
@@ -123,11 +127,11 @@ class Summed:
 
     def factor(self, shared: Shared) -> Array:
         """Return the last accepted H; what is broadcast is extrapolated beyond it."""
-        return shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False)
+        return self.space.final(shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False))
 
     def refit(self, data: Data, factor: Array) -> Array:
-        """Non-negative codes for the final factor."""
-        return refit(data, factor)
+        """Codes for the final factor."""
+        return self.space.refit(data, factor)
 
     def _warm(self, t: int) -> Method | None:
         return self.warm if t < self.warm_rounds else None

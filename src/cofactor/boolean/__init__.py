@@ -1,0 +1,59 @@
+"""Boolean factorization of one client's data: bits, refit, sweeps, proxes and five local factorizers.
+
+``X ~ W o H`` with 0/1 codes W (n x k), a 0/1 factor H (k x m) and ``(W o H)_ij = OR_l W_il and H_lj``. Every
+function is pure and local; counts and tallies are additive, so their sums over clients are those of the
+stacked rows. The factorizers are ``asso.factorize``, ``elbmf.factorize``, ``grecond.factorize``,
+``mebf.factorize`` and ``zhang.factorize``, each ``(X, rank, rng) -> (W, H)``.
+"""
+
+from cofactor.boolean import asso, elbmf, grecond, mebf, zhang
+from cofactor.boolean.bits import (
+    Bits,
+    Tally,
+    check_boolean,
+    error,
+    loss,
+    pack,
+    product,
+    recall,
+    similarity,
+    tally,
+    unpack,
+)
+from cofactor.boolean.elbmf import Relaxation, ipalm_step
+from cofactor.boolean.prox import alb_prox, elb_prox, lam_at
+from cofactor.boolean.refit import exact_refit, greedy_refit
+from cofactor.boolean.sweeps import Changes, changes, choose, choose_all, counts, polish, sweep
+
+__all__ = [
+    "Bits",
+    "Changes",
+    "Relaxation",
+    "Tally",
+    "alb_prox",
+    "asso",
+    "changes",
+    "check_boolean",
+    "choose",
+    "choose_all",
+    "counts",
+    "elb_prox",
+    "elbmf",
+    "error",
+    "exact_refit",
+    "grecond",
+    "greedy_refit",
+    "ipalm_step",
+    "lam_at",
+    "loss",
+    "mebf",
+    "pack",
+    "polish",
+    "product",
+    "recall",
+    "similarity",
+    "sweep",
+    "tally",
+    "unpack",
+    "zhang",
+]

@@ -1,0 +1,152 @@
+"""ASSO: Boolean factorization from column associations and greedy cover.
+
+Miettinen, Mielikainen, Gionis, Das & Mannila, "The discrete basis problem", IEEE TKDE 2008. Candidate j is
+``{l : |x_j and x_l| / |x_j| >= tau}`` for column j; k times, take the candidate of largest
+
+    sum_i max(0, w_plus |new ones of row i covered| - w_minus |new zeros of row i covered|).
+
+Choices: tau is taken from a grid by training error; equal candidates are tried once; when no candidate
+gains, the remaining components stay empty. Gains are kept exact but cheap: first by column lists, then only
+the rows and candidates that the last component touched are counted again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.boolean.bits import Bits, check_boolean, columns, error, pack, unpack
+from cofactor.boolean.words import ONE, kernel, lowest, popcount
+from cofactor.types import Array, Data
+
+TAUS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+BLOCK = 8192
+
+
+def factorize(
+    X: Data,
+    rank: int,
+    rng: np.random.Generator | None = None,
+    *,
+    taus: tuple[float, ...] = TAUS,
+    weights: tuple[float, float] = (1.0, 1.0),
+) -> tuple[Array, Array]:
+    """Return Boolean (W n x k, H k x m), uint8, of the tau with the smallest |X xor (W o H)|.
+
+    ``weights`` reward a covered one and punish a covered zero; ``rng`` is not used (nothing is random).
+    """
+    check_boolean(X)
+    bits, confidence = pack(X), association(X)
+    found = [cover(bits, candidates(confidence, tau), rank, weights=weights) for tau in taus]
+    return min(found, key=lambda factors: error(bits, *factors))
+
+
+def association(X: Data) -> sparse.csr_array:
+    """Return the confidences ``c_jl = |x_j and x_l| / |x_j|`` between the columns of X (m x m, sparse)."""
+    if sparse.issparse(X):
+        B = sparse.csr_array(X, dtype=np.float32)
+        gram = sparse.csr_array(B.T @ B)
+    else:
+        gram = sum(_block_gram(X[i : i + BLOCK]) for i in range(0, max(X.shape[0], 1), BLOCK))
+        gram = sparse.csr_array(gram)
+    gram.eliminate_zeros()
+    size = np.maximum(gram.diagonal(), 1)
+    gram.data /= np.repeat(size, np.diff(gram.indptr))
+    return gram
+
+
+def _block_gram(X: Array) -> Array:
+    block = np.asarray(X, dtype=np.float32)
+    return block.T @ block
+
+
+def candidates(confidence: sparse.csr_array, tau: float) -> Bits:
+    """Return the distinct rows of the association matrix ``confidence >= tau``, packed (at most m x m)."""
+    # confidences are ratios in float32: 1 must pass tau = 1 and .7 must pass tau = .7
+    kept = confidence.data >= tau - 1e-6
+    words = pack(sparse.csr_array((kept, confidence.indices, confidence.indptr), confidence.shape)).words
+    words = np.unique(words, axis=0)
+    words = words[words.any(axis=1)]
+    return Bits(words, (words.shape[0], confidence.shape[1]))
+
+
+def cover(X: Bits, basis: Bits, rank: int, *, weights: tuple[float, float] = (1.0, 1.0)) -> tuple[Array, Array]:
+    """Return (W, H) of the greedy choice of ``rank`` rows of ``basis`` (q x m) to cover X (n x m)."""
+    price = float(weights[0]), float(weights[1])
+    W, H = np.zeros((X.shape[0], rank), np.uint8), np.zeros((rank, X.words.shape[1]), np.uint64)
+    covered = np.zeros_like(X.words)
+    gains = _first_gains(*columns(X), basis.words, X.shape[0], price)
+    for component in range(rank):
+        if gains.max(initial=0.0) <= 1e-9:
+            break
+        pattern = basis.words[gains.argmax()]
+        used = _rows_with_gain(X.words, covered, pattern, price)
+        W[used, component] = 1
+        H[component] = pattern
+        gains += _change_of_gains(X.words[used], covered[used], basis.words, pattern, price)
+        covered[used] |= pattern
+    return W, unpack(Bits(H, (rank, X.shape[1])))
+
+
+@kernel
+def _value(ones: int, fresh: int, price: tuple[float, float]) -> float:
+    """Return what a row gains by a pattern with so many fresh cells, so many of them ones."""
+    return max(0.0, price[0] * ones - price[1] * (fresh - ones))
+
+
+@kernel
+def _first_gains(indptr: Array, rows: Array, basis: Array, n: int, price: tuple[float, float]) -> Array:
+    gains = np.zeros(basis.shape[0])
+    hits = np.zeros(n, np.int64)
+    touched = np.empty(n, np.int64)
+    for c in range(basis.shape[0]):
+        size, width = 0, 0
+        for q in range(basis.shape[1]):
+            word = basis[c, q]
+            while word != 0:
+                j = 64 * q + lowest(word)
+                word &= word - ONE
+                width += 1
+                for p in range(indptr[j], indptr[j + 1]):
+                    if hits[rows[p]] == 0:
+                        touched[size] = rows[p]
+                        size += 1
+                    hits[rows[p]] += 1
+        for i in touched[:size]:
+            gains[c] += _value(hits[i], width, price)
+            hits[i] = 0
+    return gains
+
+
+@kernel
+def _rows_with_gain(X: Array, covered: Array, pattern: Array, price: tuple[float, float]) -> Array:
+    gains = np.zeros(X.shape[0], np.bool_)
+    for i in range(X.shape[0]):
+        ones, fresh = 0, 0
+        for q in range(X.shape[1]):
+            word = pattern[q] & ~covered[i, q]
+            fresh += popcount(word)
+            ones += popcount(word & X[i, q])
+        gains[i] = _value(ones, fresh, price) > 0
+    return np.flatnonzero(gains)
+
+
+@kernel
+def _change_of_gains(X: Array, covered: Array, basis: Array, pattern: Array, price: tuple[float, float]) -> Array:
+    """Return by candidate how its gain over the rows X (those that use ``pattern``) changes."""
+    change = np.zeros(basis.shape[0])
+    for c in range(basis.shape[0]):
+        if not np.any(basis[c] & pattern):
+            continue
+        places = np.flatnonzero(basis[c])
+        for i in range(X.shape[0]):
+            ones, fresh, new_ones, new_fresh = 0, 0, 0, 0
+            for q in places:
+                word = basis[c, q] & ~covered[i, q]
+                fresh += popcount(word)
+                ones += popcount(word & X[i, q])
+                word &= ~pattern[q]
+                new_fresh += popcount(word)
+                new_ones += popcount(word & X[i, q])
+            change[c] += _value(new_ones, new_fresh, price) - _value(ones, fresh, price)
+    return change

@@ -1,0 +1,105 @@
+"""ELBMF: Boolean factorization by a relaxation, iPALM steps and a binary prox.
+
+``min 1/2 |X - W H|^2 + R(W) + R(H)`` with W, H in [0, 1]; the rate of R grows until the factors are bits
+(Dalleiger & Vreeken, "Efficiently factorizing Boolean matrices using proximal gradient descent", NeurIPS
+2022; iPALM: Pock & Sabach 2016). X enters only by X H^T and X^T W, so sparse data stays sparse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.boolean.bits import check_boolean
+from cofactor.boolean.prox import Prox, elb_prox, lam_at
+from cofactor.types import Array, Data
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """Regularization (kappa, lam), inertia beta, growth of lam by a step, and the prox (ELB or ALB)."""
+
+    kappa: float = 0.01
+    lam: float = 0.01
+    beta: float = 0.01
+    rate: float = 1.01
+    prox: Prox = elb_prox
+
+
+DEFAULT = Relaxation()
+
+
+def factorize(
+    X: Data,
+    rank: int,
+    rng: np.random.Generator | None = None,
+    *,
+    params: Relaxation = DEFAULT,
+    steps: int = 500,
+    dtype: type = np.float32,
+) -> tuple[Array, Array]:
+    """Return Boolean (W n x k, H k x m), uint8: iPALM from a uniform start, then rounded at 1/2."""
+    check_boolean(X)
+    W, H = relax(as_float(X, dtype), rank, rng, params=params, steps=steps)
+    return binary(W), binary(H)
+
+
+def relax(
+    X: Data,
+    rank: int,
+    rng: np.random.Generator | None = None,
+    *,
+    params: Relaxation = DEFAULT,
+    steps: int = 500,
+) -> tuple[Array, Array]:
+    """Return the relaxed (W n x k, H k x m) in [0, 1] before rounding; X as :func:`as_float` gives it."""
+    rng = np.random.default_rng(0) if rng is None else rng
+    W = rng.random((X.shape[0], rank)).astype(X.dtype)
+    H = rng.random((rank, X.shape[1])).astype(X.dtype)
+    W_prev, H_prev = W, H
+    for t in range(steps):
+        new_W, new_H = ipalm_step(X, W, H, W_prev=W_prev, H_prev=H_prev, t=t, params=params)
+        W_prev, H_prev, W, H = W, H, new_W, new_H
+    return W, H
+
+
+def ipalm_step(
+    X: Data, W: Array, H: Array, *, W_prev: Array, H_prev: Array, t: int, params: Relaxation = DEFAULT
+) -> tuple[Array, Array]:
+    """Return (W, H) after one step: W, then H with the new W, each by inertia, gradient and prox.
+
+    ``F <- prox_{kappa eta, lam_t eta}(E - eta (E gram - cross))``, ``E = F + beta (F - F_prev)``,
+    ``eta = 2 (1 - beta) / (1 + 2 beta) / |gram|_F``. The prox must be scaled by eta; the paper's text leaves
+    that out. X (n x m) is floating; ``*_prev`` are the factors before W and H (the same at the start).
+    """
+    W = descend(W, W_prev, gram=H @ H.T, cross=X @ H.T, t=t, params=params)
+    # X.T of a CSR matrix is a CSC view: no copy
+    H = descend(H.T, H_prev.T, gram=W.T @ W, cross=X.T @ W, t=t, params=params).T
+    return W, H
+
+
+def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: int, params: Relaxation) -> Array:
+    """Return F (rows x k) after one inertial proximal gradient step on ``1/2 |X - F B|^2 + R(F)``."""
+    E = F + F.dtype.type(params.beta) * (F - F_prev) if params.beta else F
+    norm = float(np.linalg.norm(gram))
+    # no gram, no information about F: a step of length zero leaves it where it is
+    eta = 2 * (1 - params.beta) / (1 + 2 * params.beta) / norm if norm else 0.0
+    G = E @ gram
+    G -= cross
+    G *= F.dtype.type(-eta)
+    G += E
+    return params.prox(G, params.kappa * eta, lam_at(t, params.lam, rate=params.rate) * eta)
+
+
+def as_float(X: Data, dtype: type = np.float32) -> Data:
+    """Return Boolean data as the floating matrix that the steps multiply: CSR if sparse, else C order."""
+    if sparse.issparse(X):
+        return X.tocsr().astype(dtype)
+    return np.ascontiguousarray(X, dtype=dtype)
+
+
+def binary(F: Array) -> Array:
+    """Return F rounded at 1/2 to zeros and ones (uint8); exactly 1/2 is a zero, as in the prox."""
+    return np.ascontiguousarray(F > 0.5).astype(np.uint8)

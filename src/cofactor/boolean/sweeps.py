@@ -1,0 +1,154 @@
+"""Boolean coordinate sweeps of the shared factor H by additive counts: the total error never rises.
+
+Given the codes, the columns of H are independent, and so is every choice for one row of H. Two exchanges:
+
+- **one component a message** (:func:`counts`, :func:`choose`). For l = 1..k each client sends (2, m) int64:
+  errors in column j with H_lj = 0 and with H_lj = 1, over those of its rows that use component l (its other
+  rows count the same for both). The server sums, sets row l to the smaller count and sends the row back.
+  k messages of 2 m numbers are one sweep; this is exact coordinate descent.
+- **all components in one message** (:func:`changes`, :func:`choose_all`). Each client sends once
+  ``cells`` (k x m int64), the change of its error if that single bit of H were flipped, and ``overlap``
+  (k x k), the rows that use both components. Flips in one column interact only in rows that use both, and
+  there by at most one error for a pair: ``change(flips S) <= sum_S cells + sum_{pairs of S} overlap``;
+  the server adds flips to a column, best first, while this bound falls. One message of k m + k^2 numbers.
+
+Sums over clients equal the counts of the stacked rows bit for bit, so both work under secure summation.
+After either, clients refit with ``greedy_refit(X, H, codes=W)``, which cannot raise a row's error.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cofactor.boolean.bits import Bits, as_bits, pack, unpack
+from cofactor.boolean.refit import greedy_refit
+from cofactor.boolean.words import ONE, add_bits, get, kernel, lowest, union
+from cofactor.types import Array, Data
+
+
+class Changes(NamedTuple):
+    """What one client sends for a sweep in one message; both arrays add up over clients."""
+
+    cells: Array
+    overlap: Array
+
+
+def counts(X: Bits | Data, W: Bits | Data, H: Bits | Data, component: int) -> Array:
+    """Return (2, m) int64: errors by column with H[component] all 0 and all 1, over rows that use it."""
+    X, W, H = as_bits(X), as_bits(W), as_bits(H)
+    out = np.zeros((2, 64 * X.words.shape[1]), np.int64)
+    used = _counts(X.words, W.words, H.words, component, out)
+    out[1] = used - out[1]
+    return out[:, : X.shape[1]]
+
+
+def choose(counts: Array, current: Array) -> Array:
+    """Return row l of H (m, uint8) with the fewest errors by summed counts (2, m); a tie keeps the bit."""
+    zeros, ones = counts
+    return np.where(zeros == ones, current, ones < zeros).astype(np.uint8)
+
+
+def changes(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Changes:
+    """Return the change of error for each single flip of a bit of H (k x m) and the overlap of W (k x k)."""
+    X, W, H = as_bits(X), as_bits(W), as_bits(H)
+    k, m = H.shape
+    cells = np.zeros((k, 64 * X.words.shape[1]), np.int64)
+    overlap = np.zeros((k, k), np.int64)
+    _changes(X.words, W.words, H.words, cells, overlap)
+    # rows of zeros uncovered minus ones uncovered, counted by their complement to visit few bits
+    cells += np.diag(overlap)[:, None] * (1 - np.pad(unpack(H), ((0, 0), (0, cells.shape[1] - m))))
+    return Changes(cells[:, :m], overlap)
+
+
+def choose_all(changes: Changes, current: Array) -> Array:
+    """Return H (k x m, uint8) after a safe set of flips in every column of ``current``, best flip first."""
+    H = np.array(current, dtype=np.uint8)
+    price = np.array(changes.cells)
+    while True:
+        best = price.argmin(axis=0)
+        columns = np.flatnonzero(price.min(axis=0, initial=0) < 0)
+        if columns.size == 0:
+            return H
+        flipped = best[columns]
+        H[flipped, columns] ^= 1
+        price[:, columns] += changes.overlap[:, flipped]
+        price[flipped, columns] = np.iinfo(np.int64).max // 2
+
+
+def sweep(X: Bits | Data, W: Bits | Data, H: Array) -> Array:
+    """Return H (k x m, uint8) after one exact sweep over its components with the codes W fixed."""
+    X, W, new = as_bits(X), as_bits(W), np.array(H, dtype=np.uint8)
+    packed = pack(new)
+    for component in range(new.shape[0]):
+        new[component] = choose(counts(X, W, packed, component), new[component])
+        packed.words[component] = pack(new[component : component + 1]).words[0]
+    return new
+
+
+def polish(X: Bits | Data, H: Array, *, sweeps: int = 3, codes: Array | None = None) -> tuple[Array, Array]:
+    """Return (W, H) after a refit and up to ``sweeps`` sweeps, each with a refit; stops when H stays."""
+    X = as_bits(X)
+    H = np.asarray(H, dtype=np.uint8)
+    W = greedy_refit(X, H, codes=codes)
+    for _ in range(sweeps):
+        new = sweep(X, W, H)
+        if np.array_equal(new, H):
+            break
+        H = new
+        W = greedy_refit(X, H, codes=W)
+    return W, H
+
+
+@kernel
+def _counts(X: Array, W: Array, H: Array, component: int, out: Array) -> int:
+    used = 0
+    others = np.empty(X.shape[1], np.uint64)
+    for i in range(X.shape[0]):
+        if not get(W[i], component):
+            continue
+        used += 1
+        union(W[i], H, others, component)
+        for q in range(others.size):
+            add_bits(X[i, q] ^ others[q], q, out[0])
+            add_bits(X[i, q], q, out[1])
+    return used
+
+
+@kernel
+def _cover_once_twice(code: Array, H: Array, once: Array, twice: Array, used: Array) -> int:
+    once[:] = 0
+    twice[:] = 0
+    size = 0
+    for v in range(code.size):
+        word = code[v]
+        while word != 0:
+            component = 64 * v + lowest(word)
+            word &= word - ONE
+            used[size] = component
+            size += 1
+            for q in range(once.size):
+                twice[q] |= once[q] & H[component, q]
+                once[q] |= H[component, q]
+    return size
+
+
+@kernel
+def _changes(X: Array, W: Array, H: Array, cells: Array, overlap: Array) -> None:
+    once, twice = np.empty(X.shape[1], np.uint64), np.empty(X.shape[1], np.uint64)
+    used = np.empty(H.shape[0], np.int64)
+    for i in range(X.shape[0]):
+        size = _cover_once_twice(W[i], H, once, twice, used)
+        for a in range(size):
+            component = used[a]
+            for b in range(size):
+                overlap[component, used[b]] += 1
+            for q in range(once.size):
+                alone = H[component, q] & ~twice[q]
+                add_bits(alone & X[i, q], q, cells[component], 1)
+                add_bits(alone & ~X[i, q], q, cells[component], -1)
+                # a bit set in H is covered here: only cells where H is 0 may lose from the row count
+                absent = (once[q] | X[i, q]) & ~H[component, q]
+                add_bits(absent, q, cells[component], -1)
+                add_bits(X[i, q] & ~once[q], q, cells[component], -1)

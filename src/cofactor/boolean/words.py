@@ -1,0 +1,62 @@
+"""Machine-word primitives that the Boolean kernels share: count, find and visit the bits of a uint64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+from cofactor.types import Array
+
+kernel = njit(nogil=True, cache=True)
+"""Compile a serial kernel that lets other threads run: clients are the unit of parallelism, not rows."""
+
+# numba promotes uint64 with a Python int to float64, so constants must be words themselves
+ONE = np.uint64(1)
+FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@intrinsic
+def popcount(typing: Any, word: Any) -> Any:
+    """Count the ones of a word."""
+    return types.int64(types.uint64), lambda context, builder, signature, args: builder.ctpop(args[0])
+
+
+@intrinsic
+def lowest(typing: Any, word: Any) -> Any:
+    """Return the position of the lowest one of a word that is not zero."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], context.get_constant(types.boolean, True))
+
+    return types.int64(types.uint64), codegen
+
+
+@kernel
+def get(row: Array, j: int) -> bool:
+    """Return bit j of a packed row."""
+    return (row[j >> 6] >> np.uint64(j & 63)) & ONE != 0
+
+
+@kernel
+def union(codes: Array, H: Array, out: Array, skip: int = -1) -> None:
+    """Write to ``out`` the OR of those rows of H that ``codes`` names, without row ``skip``."""
+    out[:] = 0
+    for v in range(codes.size):
+        word = codes[v]
+        while word != 0:
+            component = 64 * v + lowest(word)
+            word &= word - ONE
+            if component != skip:
+                for q in range(out.size):
+                    out[q] |= H[component, q]
+
+
+@kernel
+def add_bits(word: np.uint64, q: int, out: Array, by: int = 1) -> None:
+    """Add ``by`` to the counters of the columns that are one in word q of a row."""
+    while word != 0:
+        out[64 * q + lowest(word)] += by
+        word &= word - ONE

@@ -1,0 +1,115 @@
+"""Readers of ``.npy`` and ``.npz`` files."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.data.formats.sources import NpyRows
+from cofactor.data.formats.table import Options, Table, choose, did_you_mean, numbers
+from cofactor.types import Array, DataError
+
+FEATURE_KEYS = ("feature_names", "features", "columns", "var_names")
+ROW_KEYS = ("row_names", "rows", "index", "obs_names")
+_SPARSE_PARTS = {"format", "shape", "data", "indices", "indptr", "row", "col", "offsets", "_is_array"}
+
+
+class Header(NamedTuple):
+    """What an npy header says, and where the values begin."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+    offset: int
+
+
+def read_npy(path: Path, options: Options) -> Table:
+    """Read an ``.npy`` file: memory-mapped, or as row blocks when it is large."""
+    with path.open("rb") as file:
+        shape, dtype, fortran, offset = header(file)
+    numbers(dtype, path=path)
+    if len(shape) != 2:
+        raise DataError(f"{path}: expected a matrix (rows x features), found an array of shape {shape}.")
+    expected, found = offset + int(np.prod(shape)) * dtype.itemsize, path.stat().st_size
+    if found < expected:
+        raise DataError(f"{path}: expected {expected} bytes for shape {shape}, found {found}; the file is truncated.")
+    source = NpyRows(path, (shape[0], shape[1]), dtype, offset, fortran)
+    if (rows := choose(source, options)) is not None:
+        return Table(rows)
+    if 0 in shape:  # there is nothing to map
+        return Table(np.empty(shape, dtype))
+    return Table(np.memmap(path, dtype, mode="r", offset=offset, shape=shape, order="F" if fortran else "C"))
+
+
+def read_npz(path: Path, options: Options) -> Table:
+    """Read an ``.npz`` file: a scipy sparse matrix, or the array ``key``, else ``X``, else the only 2-D one.
+
+    Feature and row names come from the arrays called so (FEATURE_KEYS, ROW_KEYS; failing that the only text
+    with one value per feature); other arrays with one value per row become obs.
+    """
+    headers = _members(path)
+    with np.load(path) as file:
+        if "format" in headers and "shape" in headers and options.key is None:
+            X, used = sparse.csr_matrix(sparse.load_npz(path)), _SPARSE_PARTS
+            X.check_format()  # an index out of bounds would crash the products
+        else:
+            key = _main(headers, path, options.key)
+            numbers(headers[key].dtype, path=path, what=f"the array {key!r}")
+            X, used = file[key], {key}
+        lists = {name: h for name, h in headers.items() if name not in used and len(h.shape) == 1}
+        features = _names(lists, FEATURE_KEYS, X.shape[1], alone=X.shape[0] != X.shape[1])
+        rows = _names({k: h for k, h in lists.items() if k != features}, ROW_KEYS, X.shape[0], alone=False)
+        feature_names, row_names = (k and _text(file, lists[k], k, path) for k in (features, rows))
+        kept = [k for k, h in lists.items() if h.shape == X.shape[:1] and k not in (features, rows)]
+        obs = {key: file[key] for key in kept if not lists[key].dtype.hasobject}
+    return Table(X, feature_names or None, row_names or None, obs)
+
+
+def header(file: Any) -> Header:
+    """Read the header of an open npy file and nothing more."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    return Header(shape, dtype, fortran, file.tell())
+
+
+def _members(path: Path) -> dict[str, Header]:
+    """Return the headers of all arrays of an npz file."""
+    found = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as file:
+                found[name.removesuffix(".npy")] = header(file)
+    return found
+
+
+def _main(headers: dict[str, Header], path: Path, key: str | None) -> str:
+    """Return the name of the array that is the matrix."""
+    matrices = [name for name, head in headers.items() if len(head.shape) == 2]
+    if key is None and "X" not in matrices and len(matrices) == 1:
+        return matrices[0]
+    wanted = key or "X"
+    if wanted in matrices:
+        return wanted
+    found = ", ".join(f"{name!r} {head.shape}" for name, head in headers.items()) or "no array"
+    only = "" if key else " or exactly one 2-D array"
+    raise DataError(f"{path}: expected a 2-D array {wanted!r}{only}, found {found}{did_you_mean(wanted, matrices)}.")
+
+
+def _names(lists: dict[str, Header], keys: tuple[str, ...], length: int, *, alone: bool) -> str | None:
+    """Return the name of the array that holds names: one of ``keys``, or the only fitting text if ``alone``."""
+    fitting = [name for name, head in lists.items() if head.shape == (length,)]
+    known = [name for name in keys if name in fitting]
+    text = [name for name in fitting if lists[name].dtype.kind == "U"]
+    return known[0] if known else text[0] if alone and len(text) == 1 else None
+
+
+def _text(file: Any, head: Header, key: str, path: Path) -> list[str]:
+    if head.dtype.hasobject:
+        raise DataError(f"{path}: expected text in {key!r}, found Python objects; save it with .astype(str).")
+    names: Array = file[key]
+    return names.astype(str).tolist()

@@ -1,0 +1,62 @@
+"""Reader of parquet files: numeric columns are features, the others obs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofactor.data.formats.table import Options, Table, did_you_mean, need, plain
+from cofactor.types import Array, DataError
+
+
+def read_parquet(path: Path, options: Options) -> Table:
+    """Read a ``.parquet`` file; the index that pandas stored, or a first column of distinct text, names the rows."""
+    parquet = need("pyarrow.parquet", "io", path=path)
+    data = parquet.ParquetFile(path).read()
+    names: list[str] = data.column_names
+    for name in options.obs:
+        if name not in names:
+            raise DataError(
+                f"{path}: expected a column {name!r}, found {len(names)} others{did_you_mean(name, names)}."
+            )
+    index = _index(data)
+    features = [name for name in names if name not in {*options.obs, *index} and _is_numeric(data, name)]
+    if not features:
+        raise DataError(f"{path}: expected at least one column of numbers, found {', '.join(names[:10]) or 'none'}.")
+    chosen = set(features)
+    obs = {name: plain(data.column(name).to_numpy()) for name in names if name not in chosen}
+    row_names = _row_names(obs, [*index, *names[:1]])
+    return Table(_matrix(data, features), features, row_names, {k: v for k, v in obs.items() if not k.startswith("__")})
+
+
+def _index(data: Any) -> list[str]:
+    """Return the columns that pandas stored as the index."""
+    stored = (data.schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in stored if isinstance(name, str)]
+
+
+def _is_numeric(data: Any, name: str) -> bool:
+    kind = str(data.schema.field(name).type)
+    return kind.startswith(("int", "uint", "float", "double", "halffloat", "bool"))
+
+
+def _matrix(data: Any, features: list[str]) -> Array:
+    """Return the feature columns as one array; missing values are NaN."""
+    columns = [data.column(name) for name in features]
+    kinds = {np.dtype(column.type.to_pandas_dtype()) for column in columns}
+    missing = any(column.null_count for column in columns)
+    X = np.empty((data.num_rows, len(features)), np.result_type(*kinds, *([np.float32] if missing else [])))
+    for i, column in enumerate(columns):
+        X[:, i] = column.to_numpy()
+    return X
+
+
+def _row_names(obs: dict[str, Array], candidates: list[str]) -> list[str] | None:
+    """Return the first candidate that is text with distinct values."""
+    for name in candidates:
+        values = obs.get(name)
+        if values is not None and values.dtype.kind == "U" and len(set(values.tolist())) == len(values):
+            return values.tolist()
+    return None

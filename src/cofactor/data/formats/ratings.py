@@ -1,0 +1,116 @@
+"""Reader of rating triples: one line per (user, item, rating)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Literal, NoReturn
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.data.formats.table import Table
+from cofactor.data.formats.text import Row, is_number, open_text, rows, same_width
+from cofactor.types import Array, DataError
+
+Duplicates = Literal["error", "mean"]
+
+_WORDS = {
+    "user": ("user", "userid", "reviewer", "reviewerid", "customer", "customerid", "client"),
+    "item": ("item", "itemid", "movie", "movieid", "product", "productid", "book", "bookid", "isbn", "asin"),
+    "rating": ("rating", "score", "stars", "value", "overall"),
+}
+
+
+@dataclass(frozen=True)
+class _Triples:
+    """Ratings in the order of the file: positions of user and item in order of appearance, value, line."""
+
+    user: array[int] = field(default_factory=lambda: array("q"))
+    item: array[int] = field(default_factory=lambda: array("q"))
+    value: array[float] = field(default_factory=lambda: array("d"))
+    line: array[int] = field(default_factory=lambda: array("q"))
+    users: dict[str, int] = field(default_factory=dict)
+    items: dict[str, int] = field(default_factory=dict)
+
+
+def read_triples(path: Path, duplicates: Duplicates) -> Table:
+    """Return ratings as CSR (users x items): what is not rated is not stored, and a rating of 0 is."""
+    with open_text(path) as file:
+        lines = rows(file, path)
+        head = list(islice(lines, 1))
+        if not head:
+            raise DataError(f"{path}: expected lines of user,item,rating, found an empty file.")
+        places, skip = _places(head[0][1], path)
+        width = len(head[0][1])
+        checked = same_width(chain([] if skip else head, lines), width, path, first=head[0][0])
+        triples = _collect(checked, places, path)
+    if not triples.line:
+        raise DataError(f"{path}: expected lines of user,item,rating below the header, found none.")
+    return _matrix(triples, duplicates, path)
+
+
+def _places(first: Sequence[str], path: Path) -> tuple[list[int], bool]:
+    """Return the columns of user, item and rating, and whether the first line is a header."""
+    if len(first) < 3:
+        raise DataError(f"{path}: line 1: expected user,item,rating[,timestamp], found {len(first)} cell(s).")
+    if is_number(first[2]):
+        return [0, 1, 2], False
+    plain = [name.lower().replace("_", "").replace(" ", "").replace("-", "") for name in first]
+    found = [next((i for i, name in enumerate(plain) if name in words), None) for words in _WORDS.values()]
+    if None in found:
+        found = [0, 1, 2]  # a header in other words: by position
+    return [i for i in found if i is not None], True
+
+
+def _collect(lines: Iterator[Row], places: Sequence[int], path: Path) -> _Triples:
+    out = _Triples()
+    user, item, rating = places
+    for number, cells in lines:
+        try:
+            value = float(cells[rating])
+        except ValueError:
+            value = np.nan
+        if not np.isfinite(value):
+            raise DataError(f"{path}: line {number}: expected a rating, found {cells[rating]!r}.")
+        out.user.append(out.users.setdefault(cells[user], len(out.users)))
+        out.item.append(out.items.setdefault(cells[item], len(out.items)))
+        out.value.append(value)
+        out.line.append(number)
+    return out
+
+
+def _matrix(triples: _Triples, duplicates: Duplicates, path: Path) -> Table:
+    users, row = _sorted(triples.users, triples.user)
+    items, column = _sorted(triples.items, triples.item)
+    order = np.lexsort((column, row))
+    row, column, value = row[order], column[order], np.frombuffer(triples.value)[order]
+    first = np.flatnonzero(np.append(True, (np.diff(row) != 0) | (np.diff(column) != 0)))
+    if len(first) < len(value):
+        if duplicates == "error":
+            again = np.setdiff1d(np.arange(len(value)), first)[0]
+            _refuse(users[row[again]], items[column[again]], triples.line[order[again]], path)
+        value = np.add.reduceat(value, first) / np.diff(np.append(first, len(value)))
+        row, column = row[first], column[first]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(users)))])
+    X = sparse.csr_matrix((value, column, indptr), shape=(len(users), len(items)))
+    return Table(X, items, users, {"user": np.array(users)})
+
+
+def _sorted(known: dict[str, int], codes: array[int]) -> tuple[list[str], Array]:
+    """Sort names (by number when all are whole numbers) and return them with the new position of every code."""
+    whole = all(name.isdecimal() for name in known)
+    names = sorted(known, key=lambda name: (int(name) if whole else 0, name))
+    place = np.empty(len(names), dtype=np.int64)
+    place[[known[name] for name in names]] = np.arange(len(names))
+    return names, place[np.frombuffer(codes, np.int64)]
+
+
+def _refuse(user: str, item: str, line: int, path: Path) -> NoReturn:
+    raise DataError(
+        f"{path}: line {line}: expected one rating per user and item, found another one of user {user!r} and item "
+        f"{item!r}; take their mean with duplicates='mean'."
+    )

@@ -1,0 +1,114 @@
+"""Where row blocks come from: npy files, and dense or CSR matrices inside HDF5 files and zarr folders.
+
+Every read opens the file anew: a source holds no handle, so it pickles and threads may share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.types import Array, Data, DataError
+
+Open = Callable[[Path], AbstractContextManager[Any]]
+"""Opens a store of named arrays (an HDF5 file, a zarr group) for reading."""
+
+
+@dataclass(frozen=True)
+class NpyRows:
+    """The matrix of an ``.npy`` file, whose values begin at byte ``offset``, row by row or column by column."""
+
+    path: Path
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    offset: int
+    fortran: bool = False
+
+    sparse = False
+
+    @property
+    def cells(self) -> float:
+        """Values of a row."""
+        return float(self.shape[1])
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return rows ``start:stop`` with plain reads: mapped pages would count as resident memory."""
+        n, m = self.shape
+        with self.path.open("rb", buffering=0) as file:
+            if not self.fortran:
+                return self._values(file, start * m, (stop - start) * m).reshape(stop - start, m)
+            out = np.empty((stop - start, m), self.dtype)
+            for column in range(m):
+                out[:, column] = self._values(file, column * n + start, stop - start)
+            return out
+
+    def _values(self, file: Any, first: int, count: int) -> Array:
+        file.seek(self.offset + first * self.dtype.itemsize)
+        values = np.fromfile(file, self.dtype, count)
+        if len(values) < count:
+            raise DataError(f"{self.path}: expected {count} values from value {first} on, found {len(values)}.")
+        return values
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """A dense 2-D array at ``name`` in a store; chunks are read as they come."""
+
+    path: Path
+    name: str
+    open: Open
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    sparse = False
+
+    @property
+    def cells(self) -> float:
+        """Values of a row."""
+        return float(self.shape[1])
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return rows ``start:stop``."""
+        with self.open(self.path) as store:
+            return np.asarray(store[self.name][start:stop])
+
+
+@dataclass(frozen=True)
+class StoredCSR:
+    """A CSR matrix at ``name`` in a store: a group with ``data``, ``indices`` and ``indptr``, as anndata writes."""
+
+    path: Path
+    name: str
+    open: Open
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    stored: int
+
+    sparse = True
+
+    @property
+    def cells(self) -> float:
+        """Stored values of an average row."""
+        return self.stored / max(self.shape[0], 1)
+
+    def read(self, start: int, stop: int) -> Data:
+        """Return rows ``start:stop`` as CSR."""
+        with self.open(self.path) as store:
+            group = store[self.name]
+            indptr = np.asarray(group["indptr"][start : stop + 1])
+            first, last = int(indptr[0]), int(indptr[-1])
+            parts = np.asarray(group["data"][first:last]), np.asarray(group["indices"][first:last]), indptr - first
+        X = sparse.csr_matrix(parts, shape=(stop - start, self.shape[1]))
+        try:
+            X.check_format()  # an index out of bounds would crash the products
+        except ValueError as error:
+            raise DataError(
+                f"{self.path}: expected CSR in {self.name!r}, rows {start}:{stop}, found {error}."
+            ) from error
+        return X

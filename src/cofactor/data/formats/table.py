@@ -1,0 +1,96 @@
+"""What every reader returns, and the few things that all readers need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofactor.data.formats.blocks import RowBlocks, Source
+from cofactor.types import Array, CofactorError, Data, DataError
+
+LAZY_BYTES = 1 << 30
+"""A dense or CSR matrix that would take more memory than this is left on disk and read in row blocks."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A matrix (rows x features) as it lies in a file, with the names that came along.
+
+    ``X`` is a dense array (perhaps memory-mapped), a CSR matrix or :class:`RowBlocks`, with the values as stored:
+    :func:`cofactor.local.arrays.check` judges them. ``obs`` holds the columns that are no features, one value
+    per row, to group rows by.
+    """
+
+    X: Data
+    feature_names: list[str] | None = None
+    row_names: list[str] | None = None
+    obs: dict[str, Array] = field(default_factory=dict)
+    source: str = ""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return self.X.shape
+
+    def column(self, name: str) -> Array:
+        """Return the obs column ``name``, or say which there are."""
+        if name in self.obs:
+            return self.obs[name]
+        known = f"found {', '.join(map(repr, list(self.obs)[:20]))}" if self.obs else "found no such columns"
+        raise DataError(
+            f"{self.source}: expected a column {name!r} to group by, {known}{did_you_mean(name, self.obs)}."
+        )
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller of :func:`cofactor.data.load.read` chose; each reader looks at its own."""
+
+    layer: str | None = None
+    key: str | None = None
+    obs: tuple[str, ...] = ()
+    header: bool | None = None
+    blocks: bool | None = None
+
+
+def choose(source: Source, options: Options) -> RowBlocks | None:
+    """Return the source as row blocks if that was asked for, or if it is too large for memory; else None."""
+    rows = RowBlocks(source)
+    lazy = rows.nbytes > LAZY_BYTES if options.blocks is None else options.blocks
+    return rows if lazy else None
+
+
+def need(package: str, extra: str, *, path: Path) -> Any:
+    """Import an optional package, or name the extra that brings it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        raise CofactorError(f"{path}: reading it needs the package {name}: pip install 'cofactor[{extra}]'") from error
+
+
+def numbers(dtype: np.dtype[Any], *, path: Path, what: str = "the array") -> None:
+    """Refuse an array that does not hold real numbers."""
+    if dtype.kind not in "fiub":
+        kind = "Python objects" if dtype.hasobject else f"dtype {dtype}"
+        raise DataError(f"{path}: expected numbers in {what}, found {kind}; save it as a plain numeric array.")
+
+
+def did_you_mean(name: str, known: Sequence[str] | dict[str, Any]) -> str:
+    """Return a hint at the nearest known name, or nothing."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def plain(values: Any) -> Array:
+    """Return a column as an array: numbers as they are, text as strings, anything else as objects."""
+    column = np.asarray(values)
+    if column.dtype.kind in "OT" and all(isinstance(value, str) for value in column):
+        return column.astype(str)
+    return column

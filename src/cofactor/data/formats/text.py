@@ -1,0 +1,192 @@
+"""Reader of comma- and tab-separated files: numeric columns are features, the others obs."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, NoReturn
+
+import numpy as np
+
+from cofactor.data.formats.table import Options, Table, did_you_mean
+from cofactor.types import Array, DataError
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
+"""What stands for a missing number, in any case; it becomes NaN."""
+
+Row = tuple[int, list[str]]
+"""Line number in the file (from 1) and its cells."""
+
+_SAMPLE = 64  # rows that decide what is a header, a number or text
+_CELLS = 1 << 18  # cells that are converted at once
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Names of all columns (None without header), and which are features."""
+
+    names: list[str] | None
+    features: list[int]
+    others: list[int]
+    index: int | None
+
+
+def read_text(path: Path, options: Options) -> Table:
+    """Read a ``.csv`` / ``.tsv`` file, zipped or not.
+
+    A header is found by itself unless ``options.header`` says so. A first column without a header name, or of
+    distinct text, names the rows. Columns of text and those in ``options.obs`` go to obs.
+    """
+    with open_text(path) as file:
+        lines = rows(file, path)
+        head = list(islice(lines, _SAMPLE))
+        if not head:
+            raise DataError(f"{path}: expected rows of numbers, found an empty file.")
+        names, body = split_header(head, options.header)
+        width = len(head[0][1] if names is None else names)
+        layout = _layout(path, names, body, options.obs)
+        checked = same_width(chain(body, lines), width, path, first=head[0][0])
+        return _table(checked, layout, path)
+
+
+def open_text(path: Path) -> IO[str]:
+    """Open a text file, zipped or not; a byte order mark is skipped."""
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def rows(file: IO[str], path: Path) -> Iterator[Row]:
+    """Yield the lines that are not blank; tabs separate in ``.tsv``, else the most frequent of ``, ; tab``."""
+    first = file.readline()
+    tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
+    delimiter = "\t" if tabs else max(",;\t", key=first.count)
+    reader = csv.reader(chain([first], file), delimiter=delimiter, skipinitialspace=True)
+    for cells in reader:
+        if len(cells) > 1 or (cells and cells[0].strip()):
+            yield reader.line_num, cells
+
+
+def same_width(lines: Iterable[Row], width: int, path: Path, *, first: int) -> Iterator[Row]:
+    """Pass rows on while they have ``width`` cells."""
+    for number, cells in lines:
+        if len(cells) != width:
+            raise DataError(f"{path}: line {number}: expected {width} cells as in line {first}, found {len(cells)}.")
+        yield number, cells
+
+
+def split_header(head: list[Row], header: bool | None) -> tuple[list[str] | None, list[Row]]:
+    """Return the names in the first line (None if it holds data) and the rows below it.
+
+    A header one cell short is R's: its rows begin with their names.
+    """
+    first, body = head[0][1], head[1:]
+    if not (_is_header(first, [cells for _, cells in body]) if header is None else header):
+        return None, head
+    if body and all(len(cells) == len(first) + 1 for _, cells in body):
+        first = ["", *first]
+    return [name.strip() for name in first], body
+
+
+def _is_header(first: list[str], body: list[list[str]]) -> bool:
+    """Whether most cells over numeric columns are no numbers, or number the columns as pandas does (0, 1, 2, ...)."""
+    shift = 1 if body and all(len(cells) == len(first) + 1 for cells in body) else 0
+    over = [cell for i, cell in enumerate(first) if not body or is_numeric(_column(body, i + shift))]
+    unnamed = shift == 0 and not first[0].strip() and bool(body)  # the place of the index
+    if unnamed and not is_numeric(_column(body, 0)):
+        return True
+    over = over[1:] if unnamed else over
+    values = [cell for cell in over if is_number(cell)]
+    if len(values) == len(over) > (0 if unnamed else 2):
+        return over == [str(i) for i in range(len(over))]
+    return len(values) * 2 < len(over)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number (nan and inf too)."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def is_numeric(cells: Sequence[str]) -> bool:
+    """Whether at least half of the cells that are not missing are numbers."""
+    present = [cell for cell in cells if cell.strip().lower() not in MISSING]
+    return 2 * sum(map(is_number, present)) >= len(present)
+
+
+def _column(body: list[list[str]], i: int) -> list[str]:
+    return [cells[i] for cells in body if i < len(cells)]
+
+
+def _layout(path: Path, names: list[str] | None, body: list[Row], obs: tuple[str, ...]) -> _Layout:
+    if not body:
+        raise DataError(f"{path}: expected rows of numbers below the header, found none.")
+    for name in obs:
+        if name not in (names or []):
+            found = "no header" if names is None else f"{len(names)} other columns"
+            raise DataError(f"{path}: expected a column {name!r}, found {found}{did_you_mean(name, names or [])}.")
+    columns = range(len(body[0][1]) if names is None else len(names))
+    cells = [row for _, row in body]
+    unnamed = names is not None and len(names) > 1 and names[0] in ("", "Unnamed: 0")
+    text = [i for i in columns if (i == 0 and unnamed) or not is_numeric(_column(cells, i))]
+    others = set(text) | {i for i in columns if names is not None and names[i] in obs}
+    features = [i for i in columns if i not in others]
+    if not features:
+        raise DataError(f"{path}: expected at least one column of numbers, found {len(columns)} column(s) of text.")
+    return _Layout(names, features, sorted(others), 0 if 0 in text else None)
+
+
+def _table(lines: Iterator[Row], layout: _Layout, path: Path) -> Table:
+    """Convert rows, a few at a time, to a table."""
+    chunks: list[Array] = []
+    text: list[list[str]] = [[] for _ in layout.others]
+    size = max(1, _CELLS // len(layout.features))
+    while batch := list(islice(lines, size)):
+        chunks.append(_convert(batch, layout, path))
+        for i, column in zip(layout.others, text):
+            column.extend(cells[i] for _, cells in batch)
+    columns = dict(zip(layout.others, text))
+    index = columns.get(-1 if layout.index is None else layout.index)
+    distinct = index is not None and len(set(index)) == len(index)
+    named = None if layout.names is None else [layout.names[i] for i in layout.features]
+    names = layout.names or [f"column {i + 1}" for i in range(len(columns) + len(layout.features))]
+    obs = {names[i]: _values(column) for i, column in columns.items() if names[i]}
+    return Table(np.concatenate(chunks), named, index if distinct else None, obs)
+
+
+def _values(column: list[str]) -> Array:
+    """Return whole numbers where all cells are plain ones (not 007), so that they sort as such; else text."""
+    if all(cell.isdecimal() and len(cell) < 18 and (cell == "0" or cell[0] != "0") for cell in column):
+        return np.array([int(cell) for cell in column])
+    return np.array(column, dtype=str)
+
+
+def _convert(batch: list[Row], layout: _Layout, path: Path) -> Array:
+    shape = len(batch), len(layout.features)
+    cells = (row[i] for _, row in batch for i in layout.features)
+    try:
+        return np.fromiter(map(float, cells), float, shape[0] * shape[1]).reshape(shape)
+    except ValueError:
+        return np.array([[_number(row[i], line, i, layout, path) for i in layout.features] for line, row in batch])
+
+
+def _number(cell: str, line: int, column: int, layout: _Layout, path: Path) -> float:
+    if cell.strip().lower() in MISSING:
+        return np.nan
+    try:
+        return float(cell)
+    except ValueError:
+        _refuse(cell, line, column, layout, path)
+
+
+def _refuse(cell: str, line: int, column: int, layout: _Layout, path: Path) -> NoReturn:
+    name = f"column {column + 1}" if layout.names is None else f"column {layout.names[column]!r}"
+    hint = "" if layout.names is None else "; if the column is no feature, name it in obs"
+    raise DataError(f"{path}: line {line}: expected a number in {name}, found {cell!r}{hint}.")

@@ -1,0 +1,143 @@
+"""Features matched by name between clients: which column of one is which column of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from cofactor.data.formats.blocks import RowBlocks
+from cofactor.data.formats.table import Table
+from cofactor.types import Array, CofactorError, Data, DataError
+
+How = Literal["intersection", "union", "same", "position"]
+
+
+@dataclass(frozen=True)
+class Harmonised:
+    """The features of a federation (m of them) and, for every client, its columns among them.
+
+    For "union", column i of client j is feature ``columns[j][i]``: a client that lacks features has fewer columns,
+    and fits ``X_j ~ W_j H[:, columns[j]]``. Otherwise every client has all features, and feature i is its column
+    ``columns[j][i]``. ``note`` says in words if names were left apart that differ only in case or spaces.
+    """
+
+    feature_names: list[str] | None
+    columns: list[Array]
+    n_features: int
+    how: How
+    note: str = ""
+
+    def select(self, X: Data, client: int) -> Data:
+        """Return client j's data with its columns in the order of the features; the union keeps all of them."""
+        index = self.columns[client]
+        if self.how == "union" or np.array_equal(index, np.arange(X.shape[1])):
+            return X
+        return X.columns(index) if isinstance(X, RowBlocks) else X[:, index]
+
+    def present(self, client: int) -> Array:
+        """Return the mask (m) of the features that client j has."""
+        mask = np.zeros(self.n_features, dtype=bool)
+        mask[self.columns[client] if self.how == "union" else slice(None)] = True
+        return mask
+
+
+def match(tables: Sequence[Table], how: How = "intersection") -> Harmonised:
+    """Match the features of all clients by name.
+
+    "intersection" keeps what all clients have, "union" what any has, "same" insists on the same names in any
+    order; the order of features is that of the first client that has them. "position" ignores names. Tables without
+    names are matched by position, and must all be without. Equal lists of names may hold a name twice.
+    """
+    if how not in get_args(How):
+        raise CofactorError(f"how must be one of {', '.join(get_args(How))}. Found {how!r}.")
+    if not tables:
+        raise CofactorError("Expected at least one table. Found none.")
+    names = [table.feature_names for table in tables]
+    unnamed = [table for table in tables if table.feature_names is None]
+    if how == "position" or len(unnamed) == len(tables) or all(other == names[0] for other in names):
+        return _by_position(tables, how)
+    if unnamed:
+        named = next(table for table in tables if table.feature_names is not None)
+        raise DataError(
+            f"{unnamed[0].source}: expected feature names as in {named.source}, found none; "
+            "add them, or match by position."
+        )
+    return _by_name(tables, how)
+
+
+def _by_position(tables: Sequence[Table], how: How) -> Harmonised:
+    m = tables[0].shape[1]
+    for table in tables:
+        if table.shape[1] != m:
+            raise DataError(
+                f"{table.source}: expected {m} features as in {tables[0].source}, found {table.shape[1]}; "
+                "without names they cannot be matched otherwise."
+            )
+    names = next((table.feature_names for table in tables if table.feature_names is not None), None)
+    return Harmonised(names, [np.arange(m) for _ in tables], m, how)
+
+
+def _by_name(tables: Sequence[Table], how: How) -> Harmonised:
+    places = [_places(table) for table in tables]
+    shared = [name for name in places[0] if all(name in place for place in places)]
+    if how == "same":
+        _check_same(tables, places)
+    if how == "union":
+        union = {name: i for i, name in enumerate(dict.fromkeys(name for place in places for name in place))}
+        columns = [np.array([union[name] for name in place], dtype=np.intp) for place in places]
+        return Harmonised(list(union), columns, len(union), how, _near(places))
+    if not shared:
+        examples = "; ".join(f"{t.source}: {_some(list(place))}" for t, place in zip(tables[:3], places))
+        raise DataError(f"Expected features that all clients have, found none ({examples}). {_near(places)}".strip())
+    columns = [np.array([place[name] for name in shared], dtype=np.intp) for place in places]
+    return Harmonised(shared, columns, len(shared), how, _near(places))
+
+
+def _places(table: Table) -> dict[str, int]:
+    """Return the column of every name, or say which is there twice."""
+    places: dict[str, int] = {}
+    for i, name in enumerate(table.feature_names or []):
+        if name in places:
+            raise DataError(
+                f"{table.source}: expected distinct feature names, found {name!r} in columns {places[name] + 1} and "
+                f"{i + 1}; rename or merge them."
+            )
+        places[name] = i
+    return places
+
+
+def _check_same(tables: Sequence[Table], places: list[dict[str, int]]) -> None:
+    for table, place in zip(tables, places):
+        missing = [name for name in places[0] if name not in place]
+        extra = [name for name in place if name not in places[0]]
+        if missing or extra:
+            found = [f"missing {_some(missing)}"] if missing else []
+            found += [f"additional {_some(extra)}"] if extra else []
+            raise DataError(
+                f"{table.source}: expected the features of {tables[0].source}, found {' and '.join(found)}. "
+                f"{_near([places[0], place]) or 'Match by intersection or union instead.'}"
+            )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Show up to three names."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(map(repr, names[:3])) + more
+
+
+def _near(places: list[dict[str, int]]) -> str:
+    """Say which names of different clients would match but for case and spaces, or nothing."""
+    seen: dict[str, tuple[str, dict[str, int]]] = {}
+    pairs = []
+    for place in places:
+        for name in place:
+            known, owner = seen.setdefault(name.strip().lower(), (name, place))
+            if name not in owner and known not in place:
+                pairs.append(f"{known!r} and {name!r}")
+    if not pairs:
+        return ""
+    more = f" and {len(pairs) - 1} more pairs" if len(pairs) > 1 else ""
+    return f"Some names differ only in case or spaces ({pairs[0]}{more}): rename them if they are the same feature."

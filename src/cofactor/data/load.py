@@ -1,0 +1,146 @@
+"""Files to tables: one function that knows every format by its suffix, and one for rating triples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from cofactor.data.formats.annotated import read_h5ad, read_zarr
+from cofactor.data.formats.blocks import RowBlocks
+from cofactor.data.formats.market import read_folder, read_mtx
+from cofactor.data.formats.numpy_files import read_npy, read_npz
+from cofactor.data.formats.parquet import read_parquet
+from cofactor.data.formats.ratings import Duplicates, read_triples
+from cofactor.data.formats.table import Options, Table
+from cofactor.data.formats.text import read_text
+from cofactor.types import CofactorError, DataError
+
+__all__ = ["SUFFIXES", "RowBlocks", "Table", "read", "read_ratings"]
+
+Reader = Callable[[Path, Options], Table]
+PathLike = str | os.PathLike[str]
+
+_READERS: dict[str, Reader] = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".mtx": read_mtx,
+    ".mtx.gz": read_mtx,
+    ".csv": read_text,
+    ".csv.gz": read_text,
+    ".tsv": read_text,
+    ".tsv.gz": read_text,
+    ".parquet": read_parquet,
+    ".h5ad": read_h5ad,
+    ".zarr": read_zarr,
+}
+SUFFIXES = tuple(_READERS)
+"""The suffixes that :func:`read` knows; a folder without suffix is a 10x folder."""
+
+_TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_USES = {
+    "layer": (".h5ad", ".zarr"),
+    "key": (".npz", ".zarr"),
+    "obs": (*_TEXT, ".parquet"),
+    "header": _TEXT,
+    "blocks": (".npy", ".h5ad", ".zarr"),
+}
+
+
+def read(
+    path: PathLike,
+    *,
+    layer: str | None = None,
+    key: str | None = None,
+    obs: Sequence[str] = (),
+    header: bool | None = None,
+    blocks: bool | None = None,
+) -> Table:
+    """Read a matrix (rows x features) with its names from a file, by its suffix, or from a 10x folder.
+
+    ``layer`` chooses a layer of h5ad and anndata-zarr ("raw" for the raw matrix), ``key`` an array of npz or zarr;
+    ``obs`` names columns of csv, tsv and parquet that are no features though they hold numbers, and ``header``
+    says whether csv has one (default: look). ``blocks`` leaves npy, h5ad and zarr on disk as :class:`RowBlocks`
+    (default: only when more than 1 GiB).
+    """
+    path = Path(path)
+    _check_exists(path)
+    suffix, reader = _reader(path)
+    options = Options(layer, key, tuple(obs), header, blocks)
+    for name, suffixes in _USES.items():
+        if getattr(options, name) not in (None, (), False) and suffix not in suffixes:
+            raise CofactorError(f"{path}: the option {name} is for {', '.join(suffixes)}, not for {suffix}.")
+    with _readable(path, suffix):
+        table = reader(path, options)
+    _check_names(table, path)
+    return replace(table, source=str(path))
+
+
+def read_ratings(path: PathLike, *, duplicates: Duplicates = "error") -> Table:
+    """Read rating triples ``user,item,rating[,timestamp]`` (csv or tsv, zipped or not) as CSR (users x items).
+
+    Columns are found by their header names, else by position. Ratings of one user and item that occur again are
+    an error, or their mean is taken. Users and items are in the order of their names.
+    """
+    path = Path(path)
+    _check_exists(path)
+    if not path.name.lower().endswith(_TEXT):
+        raise DataError(f"{path}: expected ratings as {', '.join(_TEXT)}, found {path.suffix or 'no suffix'}.")
+    if duplicates not in ("error", "mean"):
+        raise CofactorError(f"duplicates must be 'error' or 'mean'. Found {duplicates!r}.")
+    with _readable(path, path.suffix):
+        table = read_triples(path, duplicates)
+    return replace(table, source=str(path))
+
+
+def _check_exists(path: Path) -> None:
+    if path.exists():
+        return
+    folder = path.parent
+    near = get_close_matches(path.name, os.listdir(folder), n=1) if folder.is_dir() else []
+    hint = f"; did you mean {str(folder / near[0])!r}?" if near else "."
+    raise DataError(f"{path}: expected a file, found nothing there{hint}")
+
+
+def _reader(path: Path) -> tuple[str, Reader]:
+    """Return the known suffix of a path and its reader."""
+    name = path.name.lower()
+    suffix = max((known for known in _READERS if name.endswith(known)), key=len, default="")
+    if path.is_dir() and suffix != ".zarr":
+        return "10x folder", read_folder
+    if suffix == ".zarr" and not path.is_dir():
+        raise DataError(f"{path}: expected a folder, as .zarr is, found a file.")
+    if not suffix:
+        found = repr("".join(path.suffixes[-2:])) if path.suffix else "none"
+        raise DataError(f"{path}: expected one of the suffixes {', '.join(SUFFIXES)}, found {found}.")
+    return suffix, _READERS[suffix]
+
+
+@contextmanager
+def _readable(path: Path, suffix: str) -> Iterator[None]:
+    """Turn what readers raise on broken files into one line."""
+    try:
+        yield
+    except CofactorError:
+        raise
+    except MemoryError as error:
+        raise DataError(f"{path}: expected to hold all of it in memory, found too little: {error}") from error
+    except Exception as error:  # readers of broken files raise what they like
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = getattr(error, "strerror", None) or lines[0]
+        raise DataError(f"{path}: expected a readable {suffix} file, found it unreadable: {reason}") from error
+
+
+def _check_names(table: Table, path: Path) -> None:
+    """Refuse names and obs that do not fit the matrix."""
+    rows, features = table.shape
+    lists: dict[str, tuple[Any, int]]
+    lists = {"feature names": (table.feature_names, features), "row names": (table.row_names, rows)}
+    lists |= {f"values of obs {name!r}": (values, rows) for name, values in table.obs.items()}
+    for what, (values, length) in lists.items():
+        if values is not None and len(values) != length:
+            raise DataError(f"{path}: expected {length} {what} for shape {table.shape}, found {len(values)}.")

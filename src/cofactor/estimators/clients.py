@@ -1,0 +1,82 @@
+"""From what users hold (a list, a table with groups, data frames) to checked clients with feature names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_array
+
+from cofactor.local import arrays
+from cofactor.types import Array, CofactorError, Data, DataError
+
+
+class Clients(NamedTuple):
+    """Checked data of every client, their names, and for grouped input the rows of each in the whole."""
+
+    data: list[Data]
+    names: list[Any]
+    rows: list[Array] | None
+
+
+def is_many(X: Any) -> bool:
+    """Whether X is a list of matrices (clients) rather than one matrix (perhaps a list of rows)."""
+    if not isinstance(X, list | tuple) or len(X) == 0:
+        return False
+    return sparse.issparse(X[0]) or np.ndim(X[0]) == 2
+
+
+def split(X: Any, groups: Any = None) -> Clients:
+    """Return the clients: the items of a list, the groups of a matrix, or one client."""
+    if is_many(X):
+        if groups is not None:
+            raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
+        return Clients([check_one(x, client=j) for j, x in enumerate(X)], list(range(len(X))), None)
+    if groups is None:
+        return Clients([check_one(X)], [0], None)
+    data, labels = check_one(X), np.asarray(groups)
+    if labels.shape != (data.shape[0],):
+        raise CofactorError(f"groups: expected one label per row ({data.shape[0]}), found shape {labels.shape}.")
+    names, owner = np.unique(labels, return_inverse=True)
+    rows = [np.flatnonzero(owner == j) for j in range(len(names))]
+    return Clients([arrays.rows(data, r) for r in rows], names.tolist(), rows)
+
+
+def check_one(X: Any, *, client: Any = 0) -> Data:
+    """Check one matrix: shape and type by scikit-learn's rules, values by ours."""
+    try:
+        X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), ensure_all_finite=False)
+    except ValueError as error:
+        raise DataError(f"client {client}: {error}") from error
+    return arrays.check(X, client=client)
+
+
+def feature_names(X: Any) -> Array | None:
+    """Return the column names that all clients share (None without data frames), or say where they differ."""
+    items = X if is_many(X) else [X]
+    known = [(j, names) for j, names in enumerate(map(_columns, items)) if names is not None]
+    for j, names in known:
+        if len(set(names)) < len(names):
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise DataError(f"client {j}: expected distinct feature names, found {twice!r} more than once.")
+        if names != known[0][1]:
+            raise DataError(f"client {j}: {_difference(known[0][1], names)} than client {known[0][0]}.")
+    return np.array(known[0][1], dtype=object) if known else None
+
+
+def _columns(X: Any) -> list[str] | None:
+    """Return the column names of a data frame if all are strings, as scikit-learn does."""
+    columns = list(getattr(X, "columns", []))
+    return columns if columns and all(isinstance(name, str) for name in columns) else None
+
+
+def _difference(expected: Sequence[str], found: Sequence[str]) -> str:
+    """Say how two lists of names differ."""
+    missing, extra = (sorted(set(a) - set(b))[:3] for a, b in ((expected, found), (found, expected)))
+    if not missing and not extra:
+        return "expected the features in the same order; sort the columns alike: found another order"
+    parts = [f"missing {', '.join(map(repr, missing))}"] if missing else []
+    parts += [f"unknown {', '.join(map(repr, extra))}"] if extra else []
+    return f"expected the same features; found {' and '.join(parts)}: other features"

@@ -1,0 +1,124 @@
+"""Boolean methods by name: compositions of the same pieces in the Boolean space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cofactor.boolean import asso, elbmf
+from cofactor.boolean.elbmf import Relaxation
+from cofactor.boolean.factorizers import Best, Plain
+from cofactor.boolean.factorizers import catalog as factorizers
+from cofactor.boolean.prox import Prox, alb_prox, elb_prox
+from cofactor.boolean.space import Boolean
+from cofactor.boolean.updates import Binary
+from cofactor.combine.align import Lap
+from cofactor.combine.boolean import Ballot, BooleanUnion, ProximalMean
+from cofactor.combine.boolean import catalog as rules
+from cofactor.method import Method
+from cofactor.methods.averaged import Averaged
+from cofactor.methods.boolean_sweeps import swept
+from cofactor.methods.one_shot import OneShot
+from cofactor.methods.summed import Summed
+from cofactor.schedules import Switch
+from cofactor.types import CofactorError
+
+GROWTH = 145.0
+"""By how much the rate of the regularizer grows over a plan: 1.005^1000 and 1.01^500 of the paper are both this."""
+
+ALIGN: dict[str | None, tuple[Any, Any]] = {
+    None: (None, None),
+    # the codes of a client follow the alignment when the merged factor arrives, one round after the server's
+    "first": (Switch(Lap(), None, at=1), Switch(Lap(), None, at=2)),
+    "every": (Lap(), Lap()),
+}
+"""What ``align`` means for the server's mean and for the codes of a client."""
+
+
+def _relaxation(rounds: int, steps: int, rate: float | None, prox: Prox) -> Relaxation:
+    rate = GROWTH ** (1 / (rounds * steps)) if rate is None else rate
+    return Relaxation(rate=rate, prox=prox)
+
+
+def _alignment(align: str | None) -> tuple[Any, Any]:
+    if align not in ALIGN:
+        raise CofactorError(f"align: expected 'every', 'first' or None; found {align!r}.")
+    return ALIGN[align]
+
+
+def _averaged(prox: Prox, what: str) -> Callable[..., Method]:
+    def make(
+        rank: int,
+        *,
+        rounds: int = 50,
+        steps: int = 10,
+        rate: float | None = None,
+        align: str | None = "first",
+        common_start: bool = True,
+        sweeps: int = 0,
+    ) -> Method:
+        server, client = _alignment(align)
+        params = _relaxation(rounds - sweeps, steps, rate, prox)
+        method = Averaged(
+            rank,
+            Binary(params),
+            ProximalMean(params, steps, server),
+            sweeps=steps,
+            align=client,
+            gamma=0.0,
+            common_start=common_start,
+            space=Boolean(),
+            count_sweeps=True,
+        )
+        return swept(method, rounds=rounds, sweeps=sweeps)
+
+    make.__doc__ = f"{what}: local proximal steps and a proximal mean at the server, components aligned or not."
+    return make
+
+
+def exact(rank: int, *, rounds: int = 50, steps: int = 10, rate: float | None = None, sweeps: int = 0) -> Method:
+    """Relaxed factorization from sums of statistics: no drift, whatever the clients hold."""
+    params = _relaxation(rounds - sweeps, steps, rate, elb_prox)
+    method = Summed(rank, Binary(params, steps), momentum=0.0, space=Boolean())
+    return swept(method, rounds=rounds, sweeps=sweeps)
+
+
+def _ballot(name: str, what: str) -> Callable[..., Method]:
+    def make(rank: int, *, aggregate: str = "vote", align: str | None = "first", sweeps: int = 0) -> Method:
+        if aggregate not in rules():
+            raise CofactorError(f"aggregate: expected one of {', '.join(rules())}; found {aggregate!r}.")
+        # there is one upload only, so the first alignment is every alignment
+        ballot = Ballot(rules()[aggregate], _alignment(align)[0] and Lap())
+        method = OneShot(rank, factorizers()[name], ballot, space=Boolean())
+        return swept(method, rounds=1 + sweeps, sweeps=sweeps)
+
+    make.__doc__ = f"One upload of {what} factors, merged by vote, rounded mean or OR, aligned or not."
+    return make
+
+
+def oneshot(
+    rank: int, *, local: str = "best", local_rank: int | None = None, copies: int = 30, sweeps: int = 0
+) -> Method:
+    """One upload of Boolean components with their usage counts; the server factorizes the union."""
+    asso_, elbmf_ = Plain(asso.factorize), Plain(elbmf.factorize)
+    locals_ = {"best": Best((asso_, elbmf_), margin=0.05), "asso": Best((asso_,)), "elbmf": Best((elbmf_,))}
+    if local not in locals_:
+        raise CofactorError(f"local: expected one of {', '.join(locals_)}; found {local!r}.")
+    # ELBMF finds lower errors of the union than ASSO, but not of the data: it merges components of one client
+    union = BooleanUnion(rank, (Best((asso_,)),), copies)
+    method = OneShot(rank, locals_[local], union, local_rank, space=Boolean())
+    return swept(method, rounds=1 + sweeps, sweeps=sweeps)
+
+
+BOOLEAN: dict[str, Callable[..., Method]] = {
+    "boolean-oneshot": oneshot,
+    "boolean-exact": exact,
+    "felb": _averaged(elb_prox, "FELB"),
+    "falb": _averaged(alb_prox, "FALB, with the adaptive rate"),
+    "asso": _ballot("asso", "ASSO"),
+    "grecond": _ballot("grecond", "GreConD"),
+    "mebf": _ballot("mebf", "MEBF"),
+    "zhang": _ballot("zhang", "ZHANG"),
+    "elbmf": _ballot("elbmf", "ELBMF"),
+}
+"""Makers of the methods for zeros and ones, the default first."""

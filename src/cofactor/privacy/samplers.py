@@ -1,0 +1,141 @@
+"""Exact noise on the integers, in blocks: Laplace and Gaussian rounded to the grid, and the discrete Gaussian.
+
+Everything reduces to coins of probability exp(-gamma) (Canonne, Kamath and Steinke 2020, algorithms 1-3; Karney 2016,
+"Sampling exactly from the normal distribution", for the continuous law). A coin compares a 64-bit uniform u with
+exp(-gamma) in floating point; where the two are closer than ``SLACK``, far above any rounding error here (below
+2^-46), it is settled with 128-bit u and 60-digit arithmetic. So blocks of numpy are enough, and the law of every
+value is within 2^-80 of the ideal one in total variation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+
+from cofactor.privacy.errors import ParameterError
+from cofactor.privacy.randomness import Source
+from cofactor.types import Array
+
+SLACK = 2.0**-40
+MAX_SCALE = 2.0**48
+"""The largest noise scale in grid units, 1.6e7 in values: draws stay below 2^53, where floats still count."""
+
+
+def coins(gamma: Array, exact: Callable[[int], Fraction], source: Source) -> Array:
+    """Return independent coins that are True with probability ``exp(-gamma_i)``; ``exact(i)`` is gamma_i itself."""
+    words = source.words(gamma.size)
+    gap = np.exp(-gamma) - words * 2.0**-64
+    heads = gap > 0
+    for i in np.flatnonzero(np.abs(gap) < SLACK):
+        heads[i] = _settle(int(words[i]), exact(int(i)), source)
+    return np.asarray(heads)
+
+
+def rounded_laplace(scale: int, n: int, source: Source) -> Array:
+    """Return n draws of a Laplace of integer scale, each rounded to the nearest integer (int64).
+
+    ``P(|k| >= j) = exp(-(j - 1/2) / scale)``: zero with probability 1 - exp(-1/(2 scale)), else 1 + geometric.
+    """
+    _check_scale(scale)
+    gamma = np.full(n, 0.5 / scale)
+    away = coins(gamma, lambda _: Fraction(1, 2 * scale), source)
+    size = away * (1 + _geometric(scale, n, source))
+    return np.where(source.bits(n), -size, size)
+
+
+def rounded_gaussian(sigma: float, n: int, source: Source) -> Array:
+    """Return n draws of N(0, sigma^2), each rounded to the nearest integer (int64).
+
+    An exponential E = V + x (V geometric, x uniform and kept with exp(-x)) is kept with ``exp(-(E - 1)^2 / 2)``: a
+    half-normal. Rounding a product that is too close to a half is settled with 128 bits of x.
+    """
+    _check_scale(sigma)
+    whole, part = _repeat(n, lambda m: _half_normal(m, source))
+    value = sigma * (whole + part * 2.0**-64)
+    size = np.rint(value)
+    close = np.abs(np.abs(value - size) - 0.5) <= value * 2.0**-50
+    for i in np.flatnonzero(close):
+        x = Fraction(2 * _extend(int(part[i]), source) + 1, 1 << 129)
+        size[i] = round(Fraction(sigma) * (int(whole[i]) + x))
+    return np.where(source.bits(n), -size, size).astype(np.int64)
+
+
+def discrete_gaussian(sigma: float, n: int, source: Source) -> Array:
+    """Return n draws of the discrete Gaussian, ``P(k) ~ exp(-k^2 / (2 sigma^2))`` on the integers (int64).
+
+    A discrete Laplace of scale t = floor(sigma) + 1 is kept with ``exp(-(|k| - sigma^2/t)^2 / (2 sigma^2))``
+    (Canonne, Kamath and Steinke 2020, algorithm 3).
+    """
+    _check_scale(sigma)
+    t, square = int(sigma) + 1, Fraction(sigma) ** 2
+    shift, width = float(square / t), float(sigma)
+
+    def draw(m: int) -> tuple[Array, ...]:
+        size, minus = _geometric(t, m, source), source.bits(m)
+        proper = ~(minus & (size == 0))  # zero would count twice
+        size, minus = size[proper], minus[proper]
+        gamma = ((size - shift) / width) ** 2 / 2
+        kept = coins(gamma, lambda i: (int(size[i]) - square / t) ** 2 / (2 * square), source)
+        return (np.where(minus, -size, size)[kept],)
+
+    return _repeat(n, draw)[0]
+
+
+def _half_normal(n: int, source: Source) -> tuple[Array, Array]:
+    """Return integer parts and 64-bit fractions of some half-normal draws."""
+    part = source.words(n)
+    part = part[coins(part * 2.0**-64, lambda i: _middle(part[i]), source)]
+    whole = _stages(part.size, source)
+    gamma = (whole + part * 2.0**-64 - 1) ** 2 / 2
+    kept = coins(gamma, lambda i: (int(whole[i]) + _middle(part[i]) - 1) ** 2 / 2, source)
+    return whole[kept], part[kept]
+
+
+def _geometric(t: int, n: int, source: Source) -> Array:
+    """P(k) ~ exp(-k / t) on k >= 0, as k = u + t v: u in [0, t) kept with exp(-u / t), v a count of exp(-1) coins."""
+
+    def draw(m: int) -> tuple[Array, ...]:
+        u = source.below(t, m)
+        return (u[coins(u / t, lambda i: Fraction(int(u[i]), t), source)],)
+
+    return _repeat(n, draw)[0] + t * _stages(n, source)
+
+
+def _stages(n: int, source: Source) -> Array:
+    """How many coins of probability 1/e fall before the first miss."""
+    count, alive = np.zeros(n, dtype=np.int64), np.arange(n)
+    while alive.size:
+        alive = alive[coins(np.ones(alive.size), lambda _: Fraction(1), source)]
+        count[alive] += 1
+    return count
+
+
+def _repeat(n: int, draw: Callable[[int], tuple[Array, ...]]) -> tuple[Array, ...]:
+    """Draw blocks of independent values until there are n of them."""
+    blocks = [draw(2 * n + 16)]
+    while (missing := n - sum(b[0].size for b in blocks)) > 0:
+        blocks.append(draw(2 * missing + 16))
+    return tuple(np.concatenate(columns)[:n] for columns in zip(*blocks))
+
+
+def _settle(word: int, gamma: Fraction, source: Source) -> bool:
+    with localcontext() as context:
+        context.prec = 60
+        chance = (-Decimal(gamma.numerator) / Decimal(gamma.denominator)).exp()
+        return Decimal(2 * _extend(word, source) + 1) / Decimal(1 << 129) < chance
+
+
+def _extend(word: int, source: Source) -> int:
+    return (word << 64) | int(source.words(1)[0])
+
+
+def _middle(word: np.uint64) -> Fraction:
+    return Fraction(2 * int(word) + 1, 1 << 65)
+
+
+def _check_scale(scale: float) -> None:
+    if not 0 < scale <= MAX_SCALE:
+        raise ParameterError(f"the noise scale must be in (0, 2^48] grid units. Found {scale:g}; scale the data down.")

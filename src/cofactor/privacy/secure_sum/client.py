@@ -1,0 +1,174 @@
+"""A client of secure summation (Bonawitz et al. 2017, "Practical secure aggregation", protocol of figure 4).
+
+Client u with fresh secrets (mask key s_u, seed b_u) sends, modulo 2^64,
+``y_u = x_u + PRG(b_u) + sum_{u < v} PRG(s_uv) - sum_{v < u} PRG(s_uv)``. Each check comes before the first change
+of state, so a refused message leaves the client as it was.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+import numpy as np
+
+from cofactor.privacy.errors import (
+    DuplicateError,
+    MisaddressedError,
+    OrderError,
+    OutOfRangeError,
+    ParameterError,
+    ReplayError,
+    RevealError,
+    ShapeError,
+    ThresholdError,
+    UnknownClientError,
+)
+from cofactor.privacy.grid import LIMIT, to_grid
+from cofactor.privacy.mechanisms import DiscreteGaussian
+from cofactor.privacy.randomness import Source
+from cofactor.privacy.secure_sum import keys, shamir
+from cofactor.privacy.secure_sum.messages import (
+    Inbox,
+    Masked,
+    Reveal,
+    Roster,
+    RoundKeys,
+    SealedShare,
+    Shares,
+    Survivors,
+    Terms,
+    Unmasking,
+)
+from cofactor.privacy.secure_sum.rules import Phase, address, check_roster, check_share, pair_key, seed_hash
+from cofactor.types import Array
+
+_EXPECTED: dict[Phase, type] = {
+    Phase.ADVERTISE: type(None),
+    Phase.SHARE: Roster,
+    Phase.MASK: Inbox,
+    Phase.UNMASK: Survivors,
+}
+
+
+class Client:
+    """One client in one round: ``advertise -> share -> mask -> unmask``, each once and in this order.
+
+    ``identity`` is the client's long-term private key, ``registry`` the long-term public keys of all clients.
+    """
+
+    def __init__(self, terms: Terms, client: int, *, identity: bytes, registry: Mapping[int, bytes]) -> None:
+        terms.point(client)
+        self.terms, self.client, self.phase = terms, client, Phase.ADVERTISE
+        self._tag, self._identity, self._registry = terms.tag, identity, dict(registry)
+        self._seal_secret, self._seal_public = keys.new_exchange()
+        self._mask_secret, self._mask_public = keys.new_exchange()
+        self._seed = secrets.token_bytes(keys.KEY_BYTES)
+        self._roster: dict[int, RoundKeys] = {}
+        self._held: dict[int, tuple[bytes, bytes]] = {}  # owner -> shares of its mask key and of its seed
+
+    def advertise(self) -> RoundKeys:
+        """Return the signed public keys of this round."""
+        self._expect(Phase.ADVERTISE)
+        public = (self._seal_public, self._mask_public)
+        signature = keys.sign(self._identity, self._tag, client=self.client, keys=public)
+        self.phase = Phase.SHARE
+        return RoundKeys(self._tag, self.client, *public, signature)
+
+    def share(self, roster: Roster) -> Shares:
+        """Check everybody's keys; return shares of both secrets, sealed for each peer."""
+        self._expect(Phase.SHARE, roster)
+        peers = check_roster(roster.keys, self.terms, self._registry)
+        mine = peers.get(self.client)
+        if mine is None or (mine.seal_key, mine.mask_key) != (self._seal_public, self._mask_public):
+            raise UnknownClientError(f"the roster does not list client {self.client} with its own keys.")
+        points, t = len(self.terms.clients), self.terms.threshold
+        pairs = list(zip(shamir.split(self._mask_secret, t, points=points), shamir.split(self._seed, t, points=points)))
+        sealed = tuple(self._seal(peers[v], pairs[self.terms.point(v) - 1]) for v in peers if v != self.client)
+        self._roster, self._held = peers, {self.client: pairs[self.terms.point(self.client) - 1]}
+        self.phase = Phase.MASK
+        return Shares(self._tag, self.client, seed_hash(self._tag, self._seed), sealed)
+
+    def mask(self, inbox: Inbox, values: Array, noise: DiscreteGaussian | None = None) -> Masked:
+        """Open the shares of the peers; return the values (with this client's part of the noise) under all masks."""
+        self._expect(Phase.MASK, inbox)
+        held = self._open(inbox)
+        words = self._fixed(values, noise)
+        words += keys.mask(keys.derive(self._seed, self._tag, purpose=b"seed", parties=(self.client,) * 2), words.size)
+        for peer in held:
+            stream = keys.mask(pair_key(self._tag, self._mask_secret, self.client, self._roster[peer]), words.size)
+            if self.client < peer:
+                words += stream
+            else:
+                words -= stream
+        self._held |= held
+        self.phase = Phase.UNMASK
+        return Masked(self._tag, self.client, words.astype("<u8", copy=False).tobytes())
+
+    def unmask(self, survivors: Survivors) -> Unmasking:
+        """Return a share of the seed of each survivor and of the mask key of each other client, never both of one."""
+        if self.phase is Phase.DONE:
+            raise RevealError("this client has answered; a second answer could reveal both secrets of a peer.")
+        self._expect(Phase.UNMASK, survivors)
+        alive = set(survivors.clients)
+        if len(alive) != len(survivors.clients):
+            raise DuplicateError("a survivor is listed twice.")
+        if not alive <= set(self._held) or self.client not in alive:
+            raise UnknownClientError("survivors must be clients that shared their keys, this one among them.")
+        if len(alive) < self.terms.threshold:
+            raise ThresholdError(f"at least {self.terms.threshold} survivors were expected. Found {len(alive)}.")
+        seeds = tuple(Reveal(v, pair[1]) for v, pair in sorted(self._held.items()) if v in alive)
+        gone = tuple(Reveal(v, pair[0]) for v, pair in sorted(self._held.items()) if v not in alive)
+        self.phase = Phase.DONE
+        return Unmasking(self._tag, self.client, seeds, gone)
+
+    def _expect(self, phase: Phase, message: Roster | Inbox | Survivors | None = None) -> None:
+        if self.phase is not phase or type(message) is not _EXPECTED[phase]:
+            found = phase if message is None else type(message).__name__
+            raise OrderError(f"client {self.client} is to {self.phase} next. Found {found}.")
+        if message is not None and message.session != self._tag:
+            raise ReplayError(f"client {self.client}: the message belongs to another session.")
+
+    def _seal(self, peer: RoundKeys, pair: tuple[bytes, bytes]) -> SealedShare:
+        key = self._box_key(peer, sender=self.client, recipient=peer.client)
+        box = keys.seal(key, b"".join(pair), context=address(self._tag, self.client, peer.client))
+        return SealedShare(self._tag, self.client, peer.client, box)
+
+    def _box_key(self, peer: RoundKeys, *, sender: int, recipient: int) -> bytes:
+        secret = keys.agree(self._seal_secret, peer.seal_key)
+        return keys.derive(secret, self._tag, purpose=b"box", parties=(sender, recipient))
+
+    def _open(self, inbox: Inbox) -> dict[int, tuple[bytes, bytes]]:
+        if inbox.recipient != self.client:
+            raise MisaddressedError(f"client {self.client} got the shares of client {inbox.recipient}.")
+        held: dict[int, tuple[bytes, bytes]] = {}
+        for sealed in inbox.shares:
+            check_share(sealed, self._tag, recipient=self.client)
+            if sealed.sender in held:
+                raise DuplicateError(f"client {sealed.sender} sent two shares to client {self.client}.")
+            if sealed.sender not in self._roster or sealed.sender == self.client:
+                raise UnknownClientError(f"client {sealed.sender} did not advertise keys in this round.")
+            key = self._box_key(self._roster[sealed.sender], sender=sealed.sender, recipient=self.client)
+            data = keys.unseal(key, sealed.box, context=address(self._tag, sealed.sender, self.client))
+            pair = (data[: shamir.SHARE_BYTES], data[shamir.SHARE_BYTES :])
+            for part in pair:
+                shamir.parse(part)
+            held[sealed.sender] = pair
+        if len(held) + 1 < self.terms.threshold:
+            raise ThresholdError(f"shares of {self.terms.threshold} clients were expected. Found {len(held) + 1}.")
+        return held
+
+    def _fixed(self, values: Array, noise: DiscreteGaussian | None) -> Array:
+        x = np.asarray(values)
+        if x.shape != (self.terms.size,):
+            raise ShapeError(f"a vector of {self.terms.size} values was expected. Found shape {x.shape}.")
+        count = len(self.terms.clients)
+        if noise is None:
+            return to_grid(x, parts=count).view(np.uint64)
+        if noise.parts != self.terms.threshold:
+            raise ParameterError(f"noise in {self.terms.threshold} parts was expected. Found {noise.parts}.")
+        to_grid(x, parts=count)
+        steps = noise.steps(x, Source())
+        if np.abs(steps).max() >= LIMIT / count:
+            raise OutOfRangeError("values with noise are too large for the sum; clip to a smaller bound.")
+        return steps.view(np.uint64)

@@ -1,0 +1,102 @@
+"""The cryptography of secure summation, all of it from the ``cryptography`` package (extra ``secure``).
+
+X25519 agreement, HKDF-SHA256 derivation, ChaCha20 masks, ChaCha20-Poly1305 boxes, Ed25519 signatures. Every derived
+key is bound to the session tag and its purpose, and is used once.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from cofactor.privacy.errors import ForgedShareError, MissingExtraError, SignatureError
+from cofactor.types import Array
+
+try:
+    from cryptography.exceptions import InvalidSignature, InvalidTag
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+except ImportError as error:
+    raise MissingExtraError("cryptography", extra="secure", purpose="secure summation") from error
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+TAG_BYTES = 16
+_NONCE = bytes(12)  # a key seals one box only, so its nonce may be constant
+
+
+def new_identity() -> tuple[bytes, bytes]:
+    """Return a long-term Ed25519 key pair of a client: (private, public)."""
+    private = Ed25519PrivateKey.generate()
+    return private.private_bytes_raw(), private.public_key().public_bytes_raw()
+
+
+def new_exchange() -> tuple[bytes, bytes]:
+    """Return an X25519 key pair of one round: (private, public)."""
+    private = X25519PrivateKey.generate()
+    return private.private_bytes_raw(), private.public_key().public_bytes_raw()
+
+
+def public_of(private: bytes) -> bytes:
+    """Return the public part of an X25519 key."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def sign(private: bytes, tag: bytes, *, client: int, keys: tuple[bytes, bytes]) -> bytes:
+    """Sign the round keys of a client for this session."""
+    return Ed25519PrivateKey.from_private_bytes(private).sign(_signed(tag, client, keys))
+
+
+def verify(public: bytes, tag: bytes, *, client: int, keys: tuple[bytes, bytes], signature: bytes) -> None:
+    """Raise :class:`SignatureError` unless the client with this long-term key signed these round keys."""
+    try:
+        if any(len(k) != KEY_BYTES for k in keys):
+            raise InvalidSignature
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _signed(tag, client, keys))
+    except (InvalidSignature, ValueError):
+        raise SignatureError(f"the round keys of client {client} are not signed by its long-term key.") from None
+
+
+def agree(private: bytes, public: bytes) -> bytes:
+    """Return the X25519 secret that two clients share; it must be passed on to :func:`derive`."""
+    try:
+        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise SignatureError("a round key is no valid X25519 key.") from None
+
+
+def derive(secret: bytes, tag: bytes, *, purpose: bytes, parties: tuple[int, int]) -> bytes:
+    """Return a 32-byte key for one purpose between two parties: HKDF-SHA256 salted with the session tag."""
+    info = b"cofactor secure sum 1 " + purpose + struct.pack(">2q", *parties)
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=tag, info=info).derive(secret)
+
+
+def seal(key: bytes, data: bytes, *, context: bytes) -> bytes:
+    """Encrypt and authenticate data together with its context (ChaCha20-Poly1305)."""
+    return ChaCha20Poly1305(key).encrypt(_NONCE, data, context)
+
+
+def unseal(key: bytes, box: bytes, *, context: bytes) -> bytes:
+    """Return the data of a box; :class:`ForgedShareError` if box, key and context do not belong together."""
+    try:
+        return ChaCha20Poly1305(key).decrypt(_NONCE, box, context)
+    except (InvalidTag, ValueError):
+        raise ForgedShareError(
+            "a share fails its authentication: it was changed, or meant for another address."
+        ) from None
+
+
+def mask(key: bytes, size: int) -> Array:
+    """Return ``size`` pseudo-random 64-bit words: the ChaCha20 stream of the key."""
+    stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+    return np.frombuffer(stream.update(bytes(8 * size)), dtype="<u8")
+
+
+def _signed(tag: bytes, client: int, keys: tuple[bytes, bytes]) -> bytes:
+    return b"cofactor round keys 1" + tag + struct.pack(">q", client) + b"".join(keys)

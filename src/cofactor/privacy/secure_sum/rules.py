@@ -1,0 +1,84 @@
+"""What client and server both check and derive in secure summation."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from enum import StrEnum
+
+from cofactor.privacy.errors import (
+    DuplicateError,
+    MisaddressedError,
+    ReplayError,
+    ThresholdError,
+    TruncatedError,
+    UnknownClientError,
+)
+from cofactor.privacy.secure_sum import keys, shamir
+from cofactor.privacy.secure_sum.messages import RoundKeys, SealedShare, Terms
+
+BOX_BYTES = 2 * shamir.SHARE_BYTES + keys.TAG_BYTES
+
+
+class Phase(StrEnum):
+    """What is due next."""
+
+    ADVERTISE = "advertise"
+    SHARE = "share"
+    MASK = "mask"
+    UNMASK = "unmask"
+    DONE = "done"
+
+
+def check_roster(listed: tuple[RoundKeys, ...], terms: Terms, registry: Mapping[int, bytes]) -> dict[int, RoundKeys]:
+    """Return keys by client; refuses too few, doubled, unknown, replayed or unsigned ones."""
+    found: dict[int, RoundKeys] = {}
+    for item in listed:
+        check_keys(item, terms, registry)
+        if item.client in found:
+            raise DuplicateError(f"the keys of client {item.client} are listed twice.")
+        found[item.client] = item
+    if len(found) < terms.threshold:
+        raise ThresholdError(f"keys of at least {terms.threshold} clients were expected. Found {len(found)}.")
+    publics = [k for item in found.values() for k in (item.seal_key, item.mask_key)]
+    if len(set(publics)) != len(publics):
+        raise DuplicateError("two round keys are the same.")
+    return dict(sorted(found.items()))
+
+
+def check_keys(item: RoundKeys, terms: Terms, registry: Mapping[int, bytes]) -> None:
+    """Refuse round keys of another session, of no participant, or without its signature."""
+    if item.session != terms.tag:
+        raise ReplayError(f"the keys of client {item.client} belong to another session.")
+    terms.point(item.client)
+    if item.client not in registry:
+        raise UnknownClientError(f"no long-term key is registered for client {item.client}.")
+    pair = (item.seal_key, item.mask_key)
+    keys.verify(registry[item.client], terms.tag, client=item.client, keys=pair, signature=item.signature)
+
+
+def check_share(sealed: SealedShare, tag: bytes, *, recipient: int) -> None:
+    """Refuse a sealed share of another session, to another address, or of the wrong length."""
+    if sealed.session != tag:
+        raise ReplayError(f"the share of client {sealed.sender} belongs to another session.")
+    if sealed.recipient != recipient:
+        raise MisaddressedError(f"a share for client {recipient} was expected. Found one for {sealed.recipient}.")
+    if len(sealed.box) != BOX_BYTES:
+        raise TruncatedError(f"a sealed share of {BOX_BYTES} bytes was expected. Found {len(sealed.box)}.")
+
+
+def pair_key(tag: bytes, secret: bytes, client: int, peer: RoundKeys) -> bytes:
+    """Return the mask key that two clients share, from the secret of one and the public key of the other."""
+    pair = (min(client, peer.client), max(client, peer.client))
+    return keys.derive(keys.agree(secret, peer.mask_key), tag, purpose=b"pair", parties=pair)
+
+
+def seed_hash(tag: bytes, seed: bytes) -> bytes:
+    """Return the commitment to a seed that lets the server notice wrong shares of it."""
+    return hashlib.sha256(b"cofactor seed 1" + tag + seed).digest()
+
+
+def address(tag: bytes, sender: int, recipient: int) -> bytes:
+    """Return (session, from, to): the associated data of a sealed share."""
+    return tag + struct.pack(">2q", sender, recipient)

@@ -1,0 +1,45 @@
+"""Pictures, drawn with matplotlib and without a display."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from cofactor.combine.align import Lap
+from cofactor.types import Array
+
+INK = "#22303c"
+
+
+def component_rows(path: Path, factors: dict[str, Array], shape: tuple[int, int], *, captions: Sequence[str]) -> Path:
+    """Draw each factor as one row of pictures, its components in the order of the first factor's best match."""
+    reference = next(iter(factors.values()))
+    k = len(reference)
+    figure = Figure(figsize=(0.72 * k + 2.4, 0.86 * len(factors) + 0.7), facecolor="white")
+    axes = np.atleast_2d(figure.subplots(len(factors), k))
+    for row, (name, H), caption in zip(axes, factors.items(), captions, strict=True):
+        ordered = Lap()(reference, H) @ H
+        for axis, component in zip(row, ordered, strict=True):
+            _picture(axis, component.reshape(shape))
+        row[0].text(-0.25, 0.62, name, transform=row[0].transAxes, ha="right", va="center", color=INK, weight="bold")
+        row[0].text(-0.25, 0.28, caption, transform=row[0].transAxes, ha="right", va="center", color="#5b6b78", size=8)
+    figure.suptitle(
+        "Components of the shared factor, matched to the pooled ones", color=INK, x=0.02, ha="left", size=11
+    )
+    figure.subplots_adjust(
+        left=2.05 / (0.72 * k + 2.4), right=0.99, top=1 - 0.5 / (0.86 * len(factors) + 0.7), bottom=0.02
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def _picture(axis: Any, image: Array) -> None:
+    axis.imshow(image, cmap="Greys", vmin=0, interpolation="nearest")
+    axis.set(xticks=[], yticks=[])
+    for spine in axis.spines.values():
+        spine.set_color("#c9d3da")

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.boolean import asso, pack, unpack
+
+
+def naive_cover(X, basis, rank, plus, minus):
+    covered = np.zeros(X.shape, bool)
+    W, H = np.zeros((X.shape[0], rank), np.uint8), np.zeros((rank, X.shape[1]), np.uint8)
+    value = np.where(X == 1, plus, -minus)
+    for component in range(rank):
+        gains = np.where(covered, 0, value) @ basis.T
+        best = np.maximum(gains, 0).sum(axis=0).argmax()
+        used = gains[:, best] > 0
+        W[used, component], H[component] = 1, basis[best]
+        covered |= np.outer(used, basis[best] == 1)
+    return W, H
+
+
+def test_association_is_the_confidence_between_columns(tiles):
+    X = tiles(noise=0.05)[0].astype(float)
+    expected = X.T @ X / X.sum(axis=0)[:, None]
+    for form in (np.asarray, sparse.csr_array, sparse.csc_matrix):
+        np.testing.assert_allclose(asso.association(form(X)).toarray(), expected, rtol=1e-6)
+
+
+def test_candidates_are_the_distinct_associations(tiles):
+    X = tiles(noise=0.05)[0]
+    confidence = asso.association(X)
+    expected = np.unique(confidence.toarray() >= 0.5, axis=0)
+    found = unpack(asso.candidates(confidence, 0.5))
+    np.testing.assert_array_equal(np.unique(found, axis=0), expected)
+
+
+def test_incremental_gains_choose_as_the_definition_does(tiles):
+    X = tiles(80, 66, 5, noise=0.08)[0]
+    basis = asso.candidates(asso.association(X), 0.4)
+    for weights in [(1.0, 1.0), (2.0, 1.0)]:
+        W, H = asso.cover(pack(X), basis, 6, weights=weights)
+        expected_W, expected_H = naive_cover(X, unpack(basis), 6, *weights)
+        np.testing.assert_array_equal(H, expected_H)
+        np.testing.assert_array_equal(W, expected_W)

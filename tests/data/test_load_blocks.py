@@ -1,0 +1,163 @@
+"""Row blocks compute what the matrix in memory computes, in little memory."""
+
+import pickle
+import subprocess
+import sys
+
+import anndata
+import numpy as np
+import pytest
+import zarr
+from scipy import sparse
+
+from cofactor.data import load
+from cofactor.data.formats.blocks import RowBlocks
+from cofactor.local import arrays
+from cofactor.types import DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore:Writing zarr v2")
+
+N, M, K = 53, 11, 3
+RNG = np.random.default_rng(0)
+X = np.round(RNG.random((N, M)) * 9 * (RNG.random((N, M)) < 0.4), 2)
+H, W = RNG.random((K, M)), RNG.random((N, K))
+
+WRITERS = {
+    "c.npy": lambda path: np.save(path, X),
+    "f.npy": lambda path: np.save(path, np.asfortranarray(X)),
+    "dense.h5ad": lambda path: anndata.AnnData(X).write_h5ad(path),
+    "csr.h5ad": lambda path: anndata.AnnData(sparse.csr_matrix(X)).write_h5ad(path),
+    "plain.zarr": lambda path: zarr.save_array(str(path), X),
+    "csr.zarr": lambda path: anndata.AnnData(sparse.csr_matrix(X)).write_zarr(path),
+}
+
+
+def dense(A):
+    return A.toarray() if sparse.issparse(A) else A
+
+
+@pytest.fixture(scope="module", params=list(WRITERS))
+def rows(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("blocks") / request.param
+    WRITERS[request.param](path)
+    found = load.read(path, blocks=True).X
+    assert isinstance(found, RowBlocks)
+    assert found.sparse == ("csr" in request.param)
+    return RowBlocks(found.source, block_bytes=7 * M * 8)
+
+
+def test_blocks_cover_all_rows_in_order(rows):
+    parts = list(rows.blocks())
+    assert len(parts) > 3
+    assert [i for part, _ in parts for i in range(N)[part]] == list(range(N))
+    for part, block in parts:
+        np.testing.assert_array_equal(dense(block), X[part])
+        assert block.dtype == rows.dtype == np.float64
+        assert sparse.issparse(block) == rows.sparse
+
+
+def test_products_and_squares(rows):
+    np.testing.assert_allclose(rows.times_factor(H), X @ H.T)
+    np.testing.assert_allclose(rows.times_codes(W), X.T @ W)
+    np.testing.assert_allclose(rows.row_squares(), (X**2).sum(axis=1))
+    assert rows.square() == pytest.approx((X**2).sum())
+    np.testing.assert_array_equal(dense(rows.load()), X)
+
+
+@pytest.mark.parametrize("index", [[], [3], [50, 2, 2, 41, 0], list(range(10, 40)), list(range(0, N, 2))], ids=len)
+def test_chosen_rows(rows, index):
+    index = np.array(index, dtype=int)
+    np.testing.assert_array_equal(dense(rows.rows(index)), X[index])
+    np.testing.assert_allclose(rows.take(index).times_codes(W[index]), X[index].T @ W[index])
+
+
+def test_rows_far_apart(tmp_path):
+    big = np.arange(4000.0).reshape(1000, 4)
+    np.save(tmp_path / "x.npy", big)
+    rows, index = load.read(tmp_path / "x.npy", blocks=True).X, np.array([999, 0, 500, 501, 300, 330])
+    np.testing.assert_array_equal(rows.rows(index), big[index])
+
+
+def test_chosen_columns_and_masks(rows):
+    columns, mask = np.array([9, 0, 4]), np.arange(N) % 3 == 1
+    both = rows.columns(columns).take(mask)
+    assert both.shape == (mask.sum(), 3)
+    np.testing.assert_array_equal(dense(both.load()), X[mask][:, columns])
+
+
+def test_row_blocks_pickle(rows):
+    again = pickle.loads(pickle.dumps(rows))
+    np.testing.assert_allclose(again.times_factor(H), X @ H.T)
+
+
+def test_row_blocks_do_not_become_arrays_by_accident(rows):
+    with pytest.raises(TypeError, match="found row blocks"):
+        np.asarray(rows)
+    with pytest.raises(TypeError):
+        H @ rows
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int16, np.int32, np.float16, np.float32, ">f8"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_types_are_those_of_check(tmp_path, dtype, order):
+    stored = np.asarray(X.round(), dtype=dtype, order=order)
+    np.save(tmp_path / "x.npy", stored)
+    rows, expected = load.read(tmp_path / "x.npy", blocks=True).X, arrays.check(stored)
+    assert rows.dtype == rows.load().dtype == expected.dtype
+    np.testing.assert_array_equal(rows.load(), expected)
+
+
+@pytest.mark.parametrize("value", [np.nan, -1.0, np.inf])
+@pytest.mark.parametrize("kind", ["npy", "h5ad"])
+def test_check_names_the_cell(tmp_path, value, kind):
+    bad, path = X.copy(), tmp_path / f"x.{kind}"
+    bad[40, 6] = value
+    np.save(path, bad) if kind == "npy" else anndata.AnnData(sparse.csr_matrix(bad)).write_h5ad(path)
+    rows = RowBlocks(load.read(path, blocks=True).X.source, block_bytes=600)
+    with pytest.raises(DataError, match=rf"client 2: expected finite values >= 0, found {value} at row 40, column 6"):
+        rows.check(client=2)
+
+
+def test_check_passes_good_data(rows):
+    assert rows.check() is rows
+
+
+def test_file_that_shrinks_while_it_is_read(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    rows = load.read(tmp_path / "x.npy", blocks=True).X
+    np.save(tmp_path / "x.npy", X[:10])
+    with pytest.raises(DataError, match="expected 583 values"):
+        rows.load()
+
+
+PROGRAM = """
+import re, sys
+from pathlib import Path
+import numpy as np
+from cofactor.data import load
+
+def peak():  # of this program alone: getrusage counts its parent's memory too
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+warm = np.ones((500, 500), np.float32) @ np.ones((500, 10), np.float32)
+before = peak()
+rows = load.read(sys.argv[1], blocks=True).X.check()
+H = np.ones((10, rows.shape[1]), np.float32)
+codes = rows.times_factor(H)
+rows.times_codes(codes)
+rows.take(np.arange(0, rows.shape[0], 4)).square()
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_is_bounded(tmp_path):
+    block = np.random.default_rng(0).random((10_000, 750), dtype=np.float32)  # 30 MB
+    path = tmp_path / "x.npy"
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (100_000, 750)})
+        for _ in range(10):
+            block.tofile(file)
+    found = subprocess.run([sys.executable, "-c", PROGRAM, path], check=True, capture_output=True, text=True)
+    path.unlink()
+    assert float(found.stdout) < 250

@@ -1,0 +1,182 @@
+"""Comma- and tab-separated files as people write them."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cofactor.data import load
+from cofactor.types import CofactorError, DataError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="x.csv"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        ("1,2\n3,4\n", None, None),
+        ("0,1\n3,4\n", None, None),
+        ("a,b\n1,2\n3,4\n", ["a", "b"], None),
+        ("a;b\n1;2\n3;4\n", ["a", "b"], None),
+        ("a, b\r\n1, 2\r\n\r\n3, 4\r\n", ["a", "b"], None),
+        ("\ufeffa,b\n1,2\n3,4", ["a", "b"], None),
+        (",a,b\nr,1,2\ns,3,4\n", ["a", "b"], ["r", "s"]),
+        (",a,b\n0,1,2\n1,3,4\n", ["a", "b"], ["0", "1"]),
+        (",0,1\n0,1,2\n1,3,4\n", ["0", "1"], ["0", "1"]),
+        (",7157,672\nr,1,2\ns,3,4\n", ["7157", "672"], ["r", "s"]),
+        ("cell,a,b\nr,1,2\ns,3,4\n", ["a", "b"], ["r", "s"]),
+        ("r,1,2\ns,3,4\n", None, ["r", "s"]),
+        ("a,b\nr,1,2\ns,3,4\n", ["a", "b"], ["r", "s"]),
+        ('"a,1","b ""2"""\n1,2\n3,4\n', ["a,1", 'b "2"'], None),
+    ],
+)
+def test_header_and_index_are_found(write, text, names, rows):
+    table = load.read(write(text))
+    np.testing.assert_array_equal(table.X[-1], [3, 4])
+    assert (table.feature_names, table.row_names) == (names, rows)
+
+
+def test_columns_numbered_by_pandas(tmp_path):
+    for index in (True, False):
+        pd.DataFrame(np.eye(3) * 5).to_csv(tmp_path / "x.csv", index=index)
+        table = load.read(tmp_path / "x.csv")
+        np.testing.assert_array_equal(table.X, np.eye(3) * 5)
+        assert table.feature_names == ["0", "1", "2"]
+
+
+def test_header_can_be_told(write):
+    path = write("5,7\n1,2\n3,4\n")
+    assert load.read(path).shape == (3, 2)
+    assert load.read(path, header=True).feature_names == ["5", "7"]
+    with pytest.raises(DataError, match=r"line 1: expected a number in column 1, found 'a'"):
+        load.read(write("a,b\n1,2\n3,4\n"), header=False)
+
+
+def test_text_columns_and_named_columns_go_to_obs(write):
+    table = load.read(write("site,a,ward,code,b\nx,1,7,01,2\ny,3,8,02,4\nx,5,7,03,6\n"), obs=["ward", "code"])
+    assert table.feature_names == ["a", "b"]
+    assert table.row_names is None  # sites repeat: they do not name rows
+    assert {name: column.tolist() for name, column in table.obs.items()} == {
+        "site": ["x", "y", "x"],
+        "ward": [7, 8, 7],
+        "code": ["01", "02", "03"],
+    }
+
+
+def test_missing_numbers_are_nan(write):
+    table = load.read(write("a,b,c\n1,,NA\nnan,null,2\n3,4,5\n"))
+    np.testing.assert_array_equal(table.X, [[1, np.nan, np.nan], [np.nan, np.nan, 2], [3, 4, 5]])
+
+
+def test_many_rows_and_columns(write):
+    X = np.random.default_rng(0).integers(0, 9, (300, 2000))
+    text = "\n".join("\t".join(map(str, row)) for row in X.tolist())
+    np.testing.assert_array_equal(load.read(write(text, "x.tsv.gz")).X, X)
+
+
+@pytest.mark.parametrize("line", [2, 3, 5, 70, 200])
+@pytest.mark.parametrize("cells", ["1,2,3,4", "1,2"])
+def test_ragged_rows_are_named_by_line(write, line, cells):
+    lines = ["a,b,c", *["1,2,3"] * 249]
+    lines[line - 1] = cells
+    with pytest.raises(
+        DataError, match=rf"x.csv: line {line}: expected 3 cells as in line 1, found {len(cells) // 2 + 1}"
+    ):
+        load.read(write("\n".join(lines)))
+
+
+def test_ragged_row_after_a_quoted_line_break(write):
+    with pytest.raises(DataError, match="line 4: expected 2 cells"):
+        load.read(write('n,a\n"r\nr",1\ns\n'))
+
+
+def test_text_among_numbers_is_named_by_line(write):
+    lines = ["a,b", *["1,2"] * 500, "1,2.5 mg", "1,2"]
+    with pytest.raises(
+        DataError, match=r"line 502: expected a number in column 'b', found '2.5 mg'; .* name it in obs"
+    ):
+        load.read(write("\n".join(lines)))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "expected rows of numbers, found an empty file"),
+        ("\n\n", "expected rows of numbers, found an empty file"),
+        ("a,b\n", "expected rows of numbers below the header, found none"),
+        ("a,b\nx,y\nz,w\n", r"expected at least one column of numbers, found 2 column\(s\) of text"),
+    ],
+)
+def test_nothing_to_read(write, text, found):
+    with pytest.raises(DataError, match=found):
+        load.read(write(text))
+
+
+def test_unknown_obs(write):
+    with pytest.raises(DataError, match="expected a column 'sit', found 3 other columns; did you mean 'site'"):
+        load.read(write("site,a,b\nx,1,2\n"), obs=["sit"])
+
+
+def test_ratings(write):
+    path = write("userId,movieId,rating,timestamp\n10,5,4.0,99\n9,7,0,98\n10,7,3.5,97\n")
+    table = load.read_ratings(path)
+    assert (table.row_names, table.feature_names) == (["9", "10"], ["5", "7"])
+    np.testing.assert_array_equal(table.X.toarray(), [[0, 0], [4, 3.5]])
+    assert table.X.nnz == 3  # a rating of 0 is a rating
+    assert table.column("user").tolist() == ["9", "10"]
+
+
+@pytest.mark.parametrize(
+    "text", ["u2,i1,3\nu1,i2,4\n", "item;stars;user\ni1;3;u2\ni2;4;u1\n", "x\ty\tz\nu2\ti1\t3\nu1\ti2\t4\n"]
+)
+def test_rating_columns(write, text):
+    table = load.read_ratings(write(text))
+    assert (table.row_names, table.feature_names) == (["u1", "u2"], ["i1", "i2"])
+    np.testing.assert_array_equal(table.X.toarray(), [[0, 4], [3, 0]])
+
+
+def test_ratings_of_random_triples(tmp_path):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"u": rng.integers(0, 30, 500), "i": rng.integers(0, 40, 500), "r": rng.integers(1, 6, 500)})
+    data.to_csv(tmp_path / "r.tsv.gz", sep="\t", index=False, header=False)
+    expected = data.pivot_table(index="u", columns="i", values="r", aggfunc="mean")
+    table = load.read_ratings(tmp_path / "r.tsv.gz", duplicates="mean")
+    np.testing.assert_allclose(table.X.toarray(), expected.fillna(0).to_numpy())
+    assert table.X.nnz == expected.notna().to_numpy().sum()
+    assert table.feature_names == expected.columns.astype(str).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "u,i,r\na,b,3\na,c,1\na,b,5\n",
+            "line 4: expected one rating per user and item, found another one of user 'a'",
+        ),
+        ("u,i,r\na,b,3\na,c,good\n", "line 3: expected a rating, found 'good'"),
+        ("u,i,r\na,b,3\na,c\n", "line 3: expected 3 cells as in line 1, found 2"),
+        ("u,i\na,b\n", r"line 1: expected user,item,rating\[,timestamp\], found 2 cell"),
+        ("u,i,r\n", "found none"),
+        ("", "found an empty file"),
+    ],
+)
+def test_bad_ratings(write, text, found):
+    with pytest.raises(DataError, match=found):
+        load.read_ratings(write(text))
+
+
+def test_ratings_in_another_format(tmp_path, write):
+    np.save(tmp_path / "x.npy", np.eye(2))
+    with pytest.raises(DataError, match=r"expected ratings as .csv, .csv.gz, .tsv, .tsv.gz, found .npy"):
+        load.read_ratings(tmp_path / "x.npy")
+    with pytest.raises(CofactorError, match=r"duplicates must be 'error' or 'mean'. Found 'last'"):
+        load.read_ratings(write("a,b,3\n"), duplicates="last")

@@ -1,0 +1,141 @@
+"""Absent clients and tiny clients: who is away stays in the sums, and stacking small clients changes nothing."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from cofactor import metrics, run
+from cofactor.data import synthetic
+from cofactor.engines import inline
+from cofactor.method import SERVER, Message
+from cofactor.method import rng as address
+from cofactor.methods import catalog
+
+STARTS = pytest.mark.parametrize("start", ["random", "summaries", "lap"])
+SHARES = pytest.mark.parametrize("share", [1.0, 0.5, 0.2])
+
+
+@pytest.fixture
+def planted():
+    return synthetic.blocks(10, 40, features=30, rank=4, seed=1).Xs
+
+
+def error(Xs, result):
+    return metrics.pooled_error(Xs, result.codes, result.factor)
+
+
+@STARTS
+def test_half_of_the_clients_per_round_come_near_the_full_answer(start, planted):
+    method = catalog.make("exact", 4, start=start)
+    full, half = (run(method, planted, rounds=60, participation=p) for p in (1.0, 0.5))
+    assert error(planted, half) <= 1.02 * error(planted, full)
+
+
+@pytest.mark.parametrize("name", ["fnmf-lap", "fnmf-lap-rho", "fnmf-sinkhorn"])
+def test_averaging_with_absent_clients_comes_near_the_full_answer(name, planted):
+    full, half = (run(catalog.make(name, 4), planted, rounds=15, participation=p) for p in (1.0, 0.5))
+    assert error(planted, half) <= 1.02 * error(planted, full)
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_participants_are_drawn_reproducibly(name, planted):
+    method = catalog.make(name, 4, **({"sweeps": 10} if name.startswith("fnmf") else {}))
+    a, b = (run(method, planted, rounds=3, seed=7, participation=0.5) for _ in range(2))
+    np.testing.assert_array_equal(a.factor, b.factor)
+    assert [line.participants for line in a.history] == [5] * len(a.history)
+
+
+def test_draws_change_with_round_and_seed_and_reach_everybody(planted):
+    def who(seed):
+        seen = []
+
+        class Watch:
+            def __getattr__(self, name):
+                return getattr(method, name)
+
+            def partial(self):
+                return self
+
+            def step(self, data, shared, local, t, rng):
+                seen.append((t, next(j for j, X in enumerate(planted) if np.array_equal(X, data))))
+                return method.step(data, shared, local, t, rng)
+
+        method = catalog.make("exact", 4, start="random").partial()
+        run(Watch(), planted, rounds=12, seed=seed, participation=0.3, engine=inline.Inline(1))
+        return [tuple(j for s, j in seen if s == t) for t in range(12)]
+
+    draws = who(0)
+    assert all(len(set(d)) == 3 for d in draws)
+    assert len(set(draws)) > 3
+    assert set().union(*draws) == set(range(10))
+    assert draws != who(1)
+    assert address(0, SERVER, 3).integers(1 << 40) == address(0, SERVER, 3).integers(1 << 40)
+
+
+def test_running_sums_are_the_sums_of_everybodys_last_statistics(planted):
+    """After rounds with absentees the server's gram and cross are W^T W and W^T X over all who ever came."""
+    method = catalog.make("exact", 4, start="random").partial()
+    shared = method.start(30, address(0, SERVER, -1))
+    states = [method.join(X, shared.broadcast(), address(0, j, -1)) for j, X in enumerate(planted)]
+    for t, here in enumerate([(0, 1, 2), (3, 4, 0), (5, 6, 7), (8, 9, 1), (2, 3, 4)]):
+        messages = []
+        for j in here:
+            states[j], message = method.step(planted[j], shared.broadcast(), states[j], t, address(0, j, t))
+            messages.append(message)
+        shared = method.aggregate(shared, messages, t)
+    W, X = np.vstack([s.codes for s in states]), np.vstack(planted)
+    np.testing.assert_allclose(shared.memory["gram"], W.T @ W, rtol=1e-9)
+    np.testing.assert_allclose(shared.memory["cross"].T, W.T @ X, rtol=1e-9, atol=1e-12)
+    assert shared.memory["square"] == pytest.approx(np.sum(X**2))
+    assert shared.loss == pytest.approx(0.5 * np.sum((X - W @ shared.memory["factor"]) ** 2), rel=1e-9)
+
+
+def test_changes_with_everybody_present_are_plain_statistics(planted):
+    plain = catalog.make("exact", 4, start="random", momentum=0.0)
+    a, b = (run(m, planted, rounds=20) for m in (plain, plain.partial()))
+    np.testing.assert_allclose([r.loss for r in b.history], [r.loss for r in a.history], rtol=1e-9)
+
+
+def test_loss_does_not_rise_once_everybody_came(planted):
+    history = run(catalog.make("exact", 4, start="random"), planted, rounds=60, participation=0.5).history
+    late = [line.loss for line in history[20:]]
+    assert max(b - a for a, b in pairwise(late)) <= 1e-10 * late[0]
+
+
+@STARTS
+@SHARES
+def test_batched_tiny_clients_equal_the_same_clients_alone(start, share, tiny_clients, monkeypatch):
+    method = catalog.make("exact", 4, start=start)
+
+    def go():
+        return run(method, tiny_clients, rounds=12, seed=3, participation=share)
+
+    batched = go()
+    monkeypatch.setattr(inline, "TINY_ROWS", 0)
+    alone = go()
+    np.testing.assert_allclose([r.loss for r in batched.history], [r.loss for r in alone.history], rtol=1e-10)
+    np.testing.assert_allclose(batched.factor, alone.factor, atol=1e-10)
+    for V, W in zip(batched.codes, alone.codes, strict=True):
+        np.testing.assert_allclose(V, W, atol=1e-9)
+    for name in ("round", "bytes_up", "bytes_down", "participants"):
+        assert [getattr(r, name) for r in batched.history] == [getattr(r, name) for r in alone.history]
+
+
+def test_tiny_clients_are_really_batched(tiny_clients):
+    with inline.Inline(1).open(catalog.make("exact", 4, start="random"), tiny_clients, 0) as session:
+        method = session.method
+        shared = method.start(15, address(0, SERVER, -1))
+        session.join(shared.broadcast())
+        replies = session.round(shared.broadcast(), 0, np.arange(11))
+    assert sorted(r.count for r in replies) == [1, 1, 1, 8]
+    assert sum(r.message.weight for r in replies) == sum(map(len, tiny_clients))
+    assert all(isinstance(r.message, Message) for r in replies)
+
+
+def test_thousand_clients_of_one_row_equal_one_client(rng):
+    X = rng.uniform(size=(1000, 12))
+    method = catalog.make("exact", 3, start="random")
+    many, one = run(method, list(X[:, None, :]), rounds=10), run(method, [X], rounds=10)
+    np.testing.assert_allclose([r.loss for r in many.history], [r.loss for r in one.history], rtol=1e-12)
+    np.testing.assert_allclose(np.vstack(many.codes), one.codes[0], atol=1e-10)

@@ -1,0 +1,153 @@
+"""Bad data: one clear error each, that names the client, what was expected, what was found and where."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from cofactor import run
+from cofactor.engines.inline import check_clients
+from cofactor.local import arrays
+from cofactor.methods import catalog
+from cofactor.types import CofactorError, DataError
+
+
+def with_cell(value, row=3, column=1):
+    X = np.ones((5, 4))
+    X[row, column] = value
+    return X
+
+
+def assert_says(error, *words):
+    """Every word is in the message, in any order and case."""
+    text = str(error.value).lower()
+    assert [w for w in words if w.lower() not in text] == []
+
+
+BAD_CELLS = {"NaN": np.nan, "infinite": np.inf, "negative": -0.5}
+KINDS = {
+    "dense": np.asarray,
+    "float32": np.float32,
+    "fortran": np.asfortranarray,
+    "csr": sparse.csr_matrix,
+    "csc": sparse.csc_matrix,
+    "coo": sparse.coo_matrix,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", BAD_CELLS)
+def test_bad_cell_is_named_with_client_count_and_position(name, kind):
+    X = KINDS[kind](with_cell(BAD_CELLS[name]))
+    with pytest.raises(DataError) as error:
+        arrays.check(X, client=7)
+    assert_says(error, "client 7", name, "expected finite values >= 0", "found 1 ", "row 3, column 1")
+
+
+def test_minus_infinity_is_refused():
+    with pytest.raises(DataError) as error:
+        arrays.check(with_cell(-np.inf))
+    assert_says(error, "infinite", "found 1 ")
+
+
+def test_all_bad_cells_are_counted():
+    X = with_cell(-1)
+    X[4] = -2
+    with pytest.raises(DataError) as error:
+        arrays.check(X)
+    assert_says(error, "negative", "found 5 ", "the first at row 3, column 1")
+
+
+def test_sparse_position_is_right_behind_empty_rows():
+    X = sparse.lil_matrix((9, 6))
+    X[1, 2], X[6, 4] = 1.0, -1.0
+    for kind in ("csr", "csc"):
+        with pytest.raises(DataError, match="row 6, column 4"):
+            arrays.check(X.asformat(kind))
+
+
+SHAPES = {
+    "one dimension": (np.ones(4), r"client 2: expected a matrix .* found 1 dimension"),
+    "three dimensions": (np.ones((2, 2, 2)), r"client 2: expected a matrix .* found 3 dimension"),
+    "a number": (np.float64(3), r"client 2: expected a matrix .* found 0 dimension"),
+    "no rows": (np.ones((0, 4)), r"client 2: expected at least one row, found .*\(0, 4\)"),
+    "no rows, sparse": (sparse.csr_matrix((0, 4)), r"client 2: expected at least one row, found .*\(0, 4\)"),
+    "no features": (np.ones((3, 0)), r"client 2: expected at least one feature, found .*\(3, 0\)"),
+    "objects": (np.full((3, 4), "a", dtype=object), r"client 2: expected numbers, found dtype object"),
+    "strings": (np.full((3, 4), "a"), r"client 2: expected numbers, found dtype"),
+    "complex": (np.ones((3, 4), complex), r"client 2: expected numbers, found dtype complex128"),
+    "fewer features": (np.ones((3, 3)), r"client 2: expected 4 features like client 0, found 3"),
+    "more features": (sparse.csr_matrix(np.ones((3, 5))), r"client 2: expected 4 features like client 0, found 5"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_bad_shape_or_type_is_named_with_the_client(name):
+    X, message = SHAPES[name]
+    with pytest.raises(DataError, match=message):
+        run(catalog.make("exact", 2), [np.ones((3, 4)), np.ones((2, 4)), X])
+
+
+def test_no_clients_is_an_error():
+    with pytest.raises(DataError, match="expected at least one client, found an empty list"):
+        run(catalog.make("exact", 2), [])
+
+
+def test_data_errors_are_value_errors():
+    assert issubclass(DataError, CofactorError)
+    assert issubclass(CofactorError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (np.float32, np.float32),
+        (np.float64, np.float64),
+        (np.float16, np.float32),
+        (np.uint8, np.float32),
+        (np.int16, np.float32),
+        (bool, np.float32),
+        (np.int32, np.float64),
+        (np.int64, np.float64),
+        (np.uint64, np.float64),
+    ],
+)
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+def test_floats_are_kept_and_integers_become_the_smallest_exact_float(given, kept, kind):
+    if given is np.float16 and kind is not np.asarray:
+        given, kept = np.int8, np.float32
+    X = arrays.check(kind(np.array([[0, 1], [1, 1]], dtype=given)))
+    assert X.dtype == kept
+    np.testing.assert_array_equal(X.toarray() if sparse.issparse(X) else X, [[0, 1], [1, 1]])
+
+
+def test_lists_are_accepted_and_good_data_are_not_copied():
+    X = np.ones((3, 4))
+    assert arrays.check(X) is X
+    assert arrays.check([[1.0, 2.0]]).shape == (1, 2)
+    S = sparse.csc_matrix(X)
+    assert arrays.check(S) is S
+
+
+def test_clients_of_different_precision_share_the_widest():
+    data = check_clients([np.ones((2, 3), np.float32), np.ones((2, 3)), sparse.csr_matrix(np.ones((2, 3), np.uint8))])
+    assert {X.dtype for X in data} == {np.dtype(np.float64)}
+
+
+def test_sparse_matrix_of_zeros_is_good_data():
+    assert arrays.check(sparse.csr_matrix((3, 4))).nnz == 0
+    assert arrays.square(sparse.csr_matrix((3, 4))) == 0
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+def test_rows_and_stack_are_numpys(kind, rng):
+    X = rng.uniform(size=(6, 4))
+    stacked = arrays.stack([kind(X[:2]), kind(X[2:])])
+    for found, expected in ((stacked, X), (arrays.rows(kind(X), np.array([4, 1])), X[[4, 1]])):
+        np.testing.assert_array_equal(found.toarray() if sparse.issparse(found) else found, expected)
+        assert sparse.issparse(found) == (kind is not np.asarray)
+
+
+def test_inner_products_are_accumulated_in_double_precision(rng):
+    a, b = (rng.uniform(size=(3000, 70)).astype(np.float32) for _ in range(2))
+    assert arrays.inner(a, b) == pytest.approx(float(np.sum(a.astype(float) * b)), rel=1e-13)
+    assert arrays.inner(a[:, 0], b[:, 0]) == pytest.approx(float(np.sum(a[:, 0].astype(float) * b[:, 0])), rel=1e-13)

@@ -1,0 +1,316 @@
+"""Hostile input to secure summation: each kind has its own error, and whoever refuses it is unchanged."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+
+from cofactor.privacy import errors
+from cofactor.privacy.mechanisms import DiscreteGaussian
+from cofactor.privacy.secure_sum import Phase, decode, encode, new_identity
+from cofactor.privacy.secure_sum.messages import Inbox, Masked, Reveal, Roster, Survivors
+
+
+def refused(machine, call, error):
+    """The call raises exactly this error and changes nothing; returns what the error says."""
+    before = copy.deepcopy(vars(machine))
+    with pytest.raises(errors.HostileInputError) as caught:
+        call()
+    assert caught.type is error
+    np.testing.assert_equal(vars(machine), before)
+    return str(caught.value)
+
+
+def stranger(run):
+    """The same clients in another session."""
+    return type(run)(len(run.clients), run.terms.size, session=b"round 0", pairs=run.pairs)
+
+
+def flip(data, at=0):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+# -- the server --------------------------------------------------------------------------------------------------
+
+
+def server_case(carry, phase, change):
+    run = carry().until(phase)
+    return run, change(run, run.answers[1])
+
+
+def forged_shares(edit):
+    return lambda run, m: replace(m, shares=(edit(m.shares[0]), *m.shares[1:]))
+
+
+SERVER = {
+    "keys: replay": (Phase.ADVERTISE, lambda run, m: stranger(run).until(Phase.ADVERTISE).answers[1], "ReplayError"),
+    "keys: bad signature": (Phase.ADVERTISE, lambda run, m: replace(m, signature=flip(m.signature)), "SignatureError"),
+    "keys: short signature": (Phase.ADVERTISE, lambda run, m: replace(m, signature=b""), "SignatureError"),
+    "keys: swapped": (
+        Phase.ADVERTISE,
+        lambda run, m: replace(m, seal_key=m.mask_key, mask_key=m.seal_key),
+        "SignatureError",
+    ),
+    "keys: short key": (Phase.ADVERTISE, lambda run, m: replace(m, mask_key=m.mask_key[:-1]), "SignatureError"),
+    "keys: of another client": (Phase.ADVERTISE, lambda run, m: replace(m, client=2), "SignatureError"),
+    "keys: unknown client": (Phase.ADVERTISE, lambda run, m: replace(m, client=9), "UnknownClientError"),
+    "keys: too early for a vector": (
+        Phase.ADVERTISE,
+        lambda run, m: Masked(run.terms.tag, 1, bytes(24)),
+        "OrderError",
+    ),
+    "shares: replay": (Phase.SHARE, lambda run, m: stranger(run).until(Phase.SHARE).answers[1], "ReplayError"),
+    "shares: truncated": (Phase.SHARE, forged_shares(lambda s: replace(s, box=s.box[:-1])), "TruncatedError"),
+    "shares: replayed share": (Phase.SHARE, forged_shares(lambda s: replace(s, session=bytes(32))), "ReplayError"),
+    "shares: misaddressed": (Phase.SHARE, forged_shares(lambda s: replace(s, recipient=1)), "MisaddressedError"),
+    "shares: other sender": (Phase.SHARE, forged_shares(lambda s: replace(s, sender=3)), "MisaddressedError"),
+    "shares: one missing": (Phase.SHARE, lambda run, m: replace(m, shares=m.shares[1:]), "ShapeError"),
+    "shares: one twice": (
+        Phase.SHARE,
+        lambda run, m: replace(m, shares=(m.shares[1], *m.shares[1:])),
+        "MisaddressedError",
+    ),
+    "shares: short hash": (Phase.SHARE, lambda run, m: replace(m, seed_hash=b""), "TruncatedError"),
+    "vector: replay": (Phase.MASK, lambda run, m: stranger(run).until(Phase.MASK).answers[1], "ReplayError"),
+    "vector: wrong length": (Phase.MASK, lambda run, m: replace(m, words=m.words + bytes(8)), "ShapeError"),
+    "vector: truncated": (Phase.MASK, lambda run, m: replace(m, words=m.words[:-1]), "ShapeError"),
+    "reveal: replay": (Phase.UNMASK, lambda run, m: stranger(run).until(Phase.UNMASK).answers[1], "ReplayError"),
+    "reveal: truncated": (
+        Phase.UNMASK,
+        lambda run, m: replace(m, seeds=(Reveal(0, m.seeds[0].share[:-1]), *m.seeds[1:])),
+        "TruncatedError",
+    ),
+    "reveal: too large": (
+        Phase.UNMASK,
+        lambda run, m: replace(m, seeds=(Reveal(0, b"\xff" * 66), *m.seeds[1:])),
+        "TruncatedError",
+    ),
+    "reveal: both secrets": (Phase.UNMASK, lambda run, m: replace(m, keys=m.seeds), "ShapeError"),
+    "reveal: one missing": (Phase.UNMASK, lambda run, m: replace(m, seeds=m.seeds[1:]), "ShapeError"),
+}
+
+
+@pytest.mark.parametrize("name", SERVER)
+def test_server_refuses(carry, name):
+    phase, change, error = SERVER[name]
+    run, message = server_case(carry, phase, change)
+    refused(run.server, lambda: run.server.receive(message), getattr(errors, error))
+    # the honest message is still welcome
+    run.server.receive(run.answers[1])
+
+
+@pytest.mark.parametrize("phase", [Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.UNMASK])
+def test_server_refuses_duplicates_and_other_phases(carry, phase):
+    run = carry().until(phase)
+    run.server.receive(run.answers[1])
+    refused(run.server, lambda: run.server.receive(run.answers[1]), errors.DuplicateError)
+    late = run.answers[0]
+    del run.answers[0], run.answers[1]
+    run.close()
+    refused(run.server, lambda: run.server.receive(late), errors.OrderError)
+
+
+@pytest.mark.parametrize("phase", [Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.UNMASK])
+def test_server_keeps_the_sum_hidden_below_the_threshold(carry, phase):
+    run = carry().until(phase)
+    for c in (0, 1):
+        run.server.receive(run.answers[c])
+    assert "Found 2; the sum stays hidden" in refused(run.server, run.server.close, errors.ThresholdError)
+    with pytest.raises(errors.OrderError):
+        run.server.result()
+    run.server.receive(run.answers[2])
+    run.server.close()
+
+
+def test_server_refuses_a_client_that_left_earlier(carry):
+    run = carry().until(Phase.SHARE, gone={3})
+    run.close()
+    run.ask()
+    message = replace(run.answers[0], client=3)
+    refused(run.server, lambda: run.server.receive(message), errors.UnknownClientError)
+
+
+@pytest.mark.parametrize("kind", ["seeds", "keys"])
+def test_server_notices_wrong_shares(carry, kind):
+    run = carry().until(Phase.MASK, gone={3})
+    run.close()
+    run.ask()
+    first = getattr(run.answers[0], kind)[0]
+    rest = getattr(run.answers[0], kind)[1:]
+    run.answers[0] = replace(run.answers[0], **{kind: (Reveal(first.owner, flip(first.share, at=65)), *rest)})
+    for message in run.answers.values():
+        run.server.receive(message)
+    refused(run.server, run.server.close, errors.ForgedShareError)
+
+
+# -- the client --------------------------------------------------------------------------------------------------
+
+
+def client_at(carry, phase, *, size=3):
+    """Client 0 with the server's message for ``phase``, and the round it is in."""
+    order = [Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.UNMASK]
+    run = carry(size=size).until(order[order.index(phase) - 1])
+    run.close()
+    return run, run.clients[0], run.inbox[0]
+
+
+def edit_key(index, **changes):
+    return lambda run, m: replace(
+        m, keys=tuple(replace(k, **changes) if i == index else k for i, k in enumerate(m.keys))
+    )
+
+
+ROSTER = {
+    "replay": (lambda run, m: replace(m, session=bytes(32)), "ReplayError"),
+    "replayed keys": (edit_key(1, session=bytes(32)), "ReplayError"),
+    "bad signature": (edit_key(1, signature=bytes(64)), "SignatureError"),
+    "keys of the server's making": (edit_key(1, mask_key=bytes(range(32))), "SignatureError"),
+    "twice": (lambda run, m: replace(m, keys=(*m.keys, m.keys[1])), "DuplicateError"),
+    "without me": (lambda run, m: replace(m, keys=m.keys[1:]), "UnknownClientError"),
+    "unknown client": (edit_key(1, client=9), "UnknownClientError"),
+    "too few": (lambda run, m: replace(m, keys=m.keys[:2]), "ThresholdError"),
+}
+
+
+@pytest.mark.parametrize("name", ROSTER)
+def test_client_refuses_a_roster(carry, name):
+    change, error = ROSTER[name]
+    run, client, message = client_at(carry, Phase.SHARE)
+    refused(client, lambda: client.share(change(run, message)), getattr(errors, error))
+    client.share(message)
+
+
+def edit_share(**changes):
+    def change(run, m):
+        first = m.shares[0]
+        return replace(m, shares=(replace(first, **{k: f(first, m) for k, f in changes.items()}), *m.shares[1:]))
+
+    return change
+
+
+INBOX = {
+    "replay": (lambda run, m: replace(m, session=bytes(32)), "ReplayError"),
+    "replayed share": (edit_share(session=lambda s, m: bytes(32)), "ReplayError"),
+    "inbox of another": (lambda run, m: run.inbox[1], "MisaddressedError"),
+    "share for another": (lambda run, m: replace(m, shares=run.inbox[1].shares), "MisaddressedError"),
+    "relabelled share": (
+        lambda run, m: replace(m, shares=(replace(run.inbox[2].shares[1], recipient=0), *m.shares[1:])),
+        "ForgedShareError",
+    ),
+    "changed share": (edit_share(box=lambda s, m: flip(s.box)), "ForgedShareError"),
+    "share of another sender": (edit_share(box=lambda s, m: m.shares[1].box), "ForgedShareError"),
+    "truncated": (edit_share(box=lambda s, m: s.box[:-1]), "TruncatedError"),
+    "duplicate": (lambda run, m: replace(m, shares=(*m.shares, m.shares[0])), "DuplicateError"),
+    "unknown sender": (edit_share(sender=lambda s, m: 9), "UnknownClientError"),
+    "from myself": (edit_share(sender=lambda s, m: 0), "UnknownClientError"),
+    "too few": (lambda run, m: replace(m, shares=m.shares[:1]), "ThresholdError"),
+}
+
+
+@pytest.mark.parametrize("name", INBOX)
+def test_client_refuses_shares(carry, name):
+    change, error = INBOX[name]
+    run, client, message = client_at(carry, Phase.MASK)
+    refused(client, lambda: client.mask(change(run, message), run.values), getattr(errors, error))
+    client.mask(message, run.values)
+
+
+VALUES = {
+    "NaN": (np.array([1.0, np.nan, 0.0]), "NotFiniteError"),
+    "infinite": (np.array([1.0, -np.inf, 0.0]), "NotFiniteError"),
+    "out of range": (np.array([1.0, 2.0**38 / 4, 0.0]), "OutOfRangeError"),
+    "too short": (np.ones(2), "ShapeError"),
+    "not flat": (np.ones((3, 1)), "ShapeError"),
+    "complex": (np.ones(3, dtype=complex), "DtypeError"),
+    "objects": (np.array([None, 1, 2]), "DtypeError"),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_client_refuses_values(carry, name):
+    values, error = VALUES[name]
+    run, client, message = client_at(carry, Phase.MASK)
+    refused(client, lambda: client.mask(message, values), getattr(errors, error))
+    client.mask(message, run.values)
+
+
+def test_client_refuses_noise_that_leaves_the_range(carry):
+    _, client, message = client_at(carry, Phase.MASK, size=100)
+    noise = DiscreteGaussian(1e6, 1.0, parts=3)
+    refused(client, lambda: client.mask(message, np.full(100, 2.0**36 - 1e-4), noise), errors.OutOfRangeError)
+
+
+SURVIVORS = {
+    "replay": (lambda run, m: replace(m, session=bytes(32)), "ReplayError"),
+    "twice": (lambda run, m: replace(m, clients=(0, 1, 2, 2)), "DuplicateError"),
+    "without me": (lambda run, m: replace(m, clients=(1, 2, 3)), "UnknownClientError"),
+    "one who left earlier": (lambda run, m: replace(m, clients=(0, 1, 2, 9)), "UnknownClientError"),
+    "too few": (lambda run, m: replace(m, clients=(0, 1)), "ThresholdError"),
+}
+
+
+@pytest.mark.parametrize("name", SURVIVORS)
+def test_client_refuses_survivors(carry, name):
+    change, error = SURVIVORS[name]
+    run, client, message = client_at(carry, Phase.UNMASK)
+    refused(client, lambda: client.unmask(change(run, message)), getattr(errors, error))
+    client.unmask(message)
+
+
+def test_client_never_reveals_both_secrets(carry):
+    run, client, message = client_at(carry, Phase.UNMASK)
+    answer = client.unmask(message)
+    assert not {r.owner for r in answer.seeds} & {r.owner for r in answer.keys}
+    other = Survivors(run.terms.tag, (0, 1, 2))
+    refused(client, lambda: client.unmask(other), errors.RevealError)
+    refused(client, lambda: client.unmask(message), errors.RevealError)
+
+
+def test_client_refuses_reordered_messages(carry):
+    run = carry()
+    client, tag = run.clients[0], run.terms.tag
+    refused(client, lambda: client.share(Roster(tag, ())), errors.OrderError)
+    refused(client, lambda: client.mask(Inbox(tag, 0, ()), run.values), errors.OrderError)
+    refused(client, lambda: client.unmask(Survivors(tag, (0, 1, 2))), errors.OrderError)
+    client.advertise()
+    refused(client, client.advertise, errors.OrderError)
+    refused(client, lambda: client.share(Inbox(tag, 0, ())), errors.OrderError)
+    refused(run.server, lambda: run.server.receive(Roster(tag, ())), errors.OrderError)
+    refused(run.server, lambda: run.server.receive(Reveal(0, b"")), errors.OrderError)
+
+
+def test_an_impostor_cannot_take_part(carry):
+    run = carry()
+    private, _ = new_identity()
+    impostor = carry(pairs=run.pairs | {1: (private, run.pairs[1][1])}).clients[1]
+    message = impostor.advertise()
+    refused(run.server, lambda: run.server.receive(message), errors.SignatureError)
+
+
+# -- the wire ----------------------------------------------------------------------------------------------------
+
+
+def test_every_message_survives_the_wire_and_no_cut_does(carry):
+    run = carry()
+    for phase in (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.UNMASK):
+        run.until(phase, gone={3} if phase is Phase.MASK else frozenset())
+        messages = [run.answers[0], *([run.inbox[0]] if run.inbox[0] else [])]
+        for message in messages:
+            data = encode(message)
+            assert decode(data) == message
+            for cut in range(0, len(data), max(1, len(data) // 40)):
+                with pytest.raises(errors.TruncatedError):
+                    decode(data[:cut])
+            with pytest.raises(errors.TruncatedError):
+                decode(data + b"\0")
+        run.close()
+    with pytest.raises(errors.TruncatedError):
+        decode(b"\xff" + data[1:])
+    nest = encode(Roster(b"", ()))[:-8] + (1).to_bytes(8, "big")
+    with pytest.raises(errors.TruncatedError):
+        decode(nest * 5000)

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from scipy import sparse, stats
+
+from cofactor.privacy import clip, samplers
+from cofactor.privacy.accountant import Unit, spend
+from cofactor.privacy.errors import DtypeError, NotFiniteError, OutOfRangeError, ParameterError
+from cofactor.privacy.grid import STEP, from_grid, on_grid, to_grid
+from cofactor.privacy.mechanisms import DiscreteGaussian, Gaussian, Laplace, RandomizedResponse
+from cofactor.privacy.pld import Mechanism
+from cofactor.privacy.randomness import Source
+
+N = 60_000
+
+
+def fits(draws, chance, reach):
+    """Chi-square of integer draws against probabilities on [-reach, reach], the rest in one cell."""
+    k = np.arange(-reach, reach + 1)
+    expected = np.append(chance(k), 0) * draws.size
+    expected[-1] = max(draws.size - expected.sum(), 1e-9)
+    observed = np.append([(draws == i).sum() for i in k], (np.abs(draws) > reach).sum())
+    big = expected > 5
+    statistic = ((observed - expected)[big] ** 2 / expected[big]).sum()
+    return stats.chi2.sf(statistic, big.sum() - 1) > 1e-4
+
+
+def discrete_gaussian_chance(sigma):
+    total = np.exp(-(np.arange(-400, 401) ** 2) / (2 * sigma**2)).sum()
+    return lambda k: np.exp(-(k**2) / (2 * sigma**2)) / total
+
+
+@pytest.mark.parametrize("slack", [2.0**-40, 0.05])
+def test_samplers_have_their_law(slack, monkeypatch):
+    # a wide slack sends many coins to the many-digit arithmetic: both ways must draw the same law
+    monkeypatch.setattr(samplers, "SLACK", slack)
+    source, n = Source(insecure_seed=1), N if slack < 0.01 else N // 4
+    for sigma in (0.4, 1.0, 3.7):
+        assert fits(samplers.discrete_gaussian(sigma, n, source), discrete_gaussian_chance(sigma), 15)
+        rounded = lambda k, s=sigma: stats.norm.cdf((k + 0.5) / s) - stats.norm.cdf((k - 0.5) / s)  # noqa: E731
+        assert fits(samplers.rounded_gaussian(sigma, n, source), rounded, 15)
+    for scale in (1, 4):
+        chance = lambda k, b=scale: stats.laplace.cdf((k + 0.5) / b) - stats.laplace.cdf((k - 0.5) / b)  # noqa: E731
+        assert fits(samplers.rounded_laplace(scale, n, source), chance, 25)
+
+
+def test_rounding_is_settled_where_floats_end():
+    wide = samplers.rounded_gaussian(samplers.MAX_SCALE, 2000, Source(insecure_seed=3))
+    assert stats.kstest(wide / samplers.MAX_SCALE, "norm").pvalue > 1e-4
+    assert set(np.unique(wide & 1)) == {0, 1}
+
+
+def test_secure_source_by_default():
+    assert Source().secure
+    assert not Source(insecure_seed=0).secure
+    assert (Source(insecure_seed=5).words(4) == Source(insecure_seed=5).words(4)).all()
+    assert (Source().words(4) != Source().words(4)).any()
+    drawn = Source(insecure_seed=0).below(5, 50_000)
+    assert stats.chisquare(np.bincount(drawn)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "law"),
+    [
+        (Gaussian(2.0, 3.0), stats.norm(0, 6)),
+        (DiscreteGaussian(2.0, 3.0), stats.norm(0, 6)),
+        (Laplace(2.0, 3.0), stats.laplace(0, 6)),
+    ],
+)
+def test_noise_has_its_scale_and_lies_on_the_grid(mechanism, law):
+    values = np.linspace(-5, 5, 20_000).reshape(100, 200)
+    started = time.perf_counter()
+    _, cost = mechanism(values)
+    assert time.perf_counter() - started < 1
+    noisy, _ = mechanism(values, Source(insecure_seed=6))
+    assert noisy.shape == values.shape
+    np.testing.assert_array_equal(noisy, np.rint(noisy / STEP) * STEP)
+    assert stats.kstest((noisy - values).ravel(), law.cdf).pvalue > 1e-5
+    assert (cost.multiplier, cost.unit, cost.private) == (2.0, Unit.RECORD, True)
+
+
+def test_insecure_noise_is_on_record_and_repeats():
+    a, cost = Gaussian(1.0, 1.0)(np.zeros(5), Source(insecure_seed=4))
+    b, _ = Gaussian(1.0, 1.0)(np.zeros(5), Source(insecure_seed=4))
+    np.testing.assert_array_equal(a, b)
+    assert not spend([cost], 1e-5).private
+    assert "private: no" in str(spend([cost], 1e-5))
+
+
+@pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian, Laplace])
+def test_no_noise_is_not_private(kind):
+    values, cost = kind(0.0, 1.0)(np.array([0.25, -2.0]))
+    np.testing.assert_array_equal(values, [0.25, -2.0])
+    assert spend([cost], 1e-5).epsilon == math.inf
+
+
+def test_parts_of_discrete_noise_add_up():
+    parts = 14
+    noise = DiscreteGaussian(2.0, 1.0, parts=parts)
+    source = Source(insecure_seed=2)
+    total = from_grid(sum(noise.steps(np.zeros(4000), source) for _ in range(parts)))
+    assert stats.kstest(total, stats.norm(0, 2).cdf).pvalue > 1e-4
+    with pytest.raises(ParameterError, match="sigma >= 8 grid steps"):
+        DiscreteGaussian(1e-7, 1.0, parts=parts)(np.zeros(3))
+
+
+def test_randomized_response_flips_and_debiases():
+    mechanism = RandomizedResponse(0.8)
+    bits = (np.arange(100_000) < 30_000).astype(np.uint8)
+    answers, cost = mechanism(bits, Source(insecure_seed=7))
+    assert (answers != bits).mean() == pytest.approx(1 / (1 + math.exp(0.8)), abs=0.008)
+    assert mechanism.debias(answers.mean()) == pytest.approx(0.3, abs=0.03)
+    assert (cost.mechanism, cost.count, cost.unit) == (Mechanism.RANDOMIZED_RESPONSE, 1, Unit.CELL)
+    _, whole = RandomizedResponse(0.8, unit=Unit.CLIENT)(bits.reshape(100, 1000)[:2])
+    assert whole.count == 2000
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ([np.nan], NotFiniteError),
+        ([np.inf], NotFiniteError),
+        ([2.0**38], OutOfRangeError),
+        ([1j], DtypeError),
+        (["a"], DtypeError),
+        ([None], DtypeError),
+    ],
+)
+def test_hostile_values_have_named_errors(values, error):
+    for mechanism in (Gaussian(1, 1), DiscreteGaussian(1, 1), Laplace(1, 1)):
+        with pytest.raises(error):
+            mechanism(np.array(values))
+
+
+def test_hostile_bits_have_named_errors():
+    with pytest.raises(OutOfRangeError):
+        RandomizedResponse(1.0)(np.array([0, 2]))
+    with pytest.raises(DtypeError):
+        RandomizedResponse(1.0)(np.array([0.0, 1.0]))
+    with pytest.raises(ParameterError):
+        RandomizedResponse(0.0)(np.array([0, 1]))
+    with pytest.raises(ParameterError, match="grid units"):
+        Gaussian(1e9, 1.0)(np.zeros(2))
+
+
+def test_grid_keeps_values_and_bounds_sensitivity():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1000)
+    assert np.abs(from_grid(to_grid(x)) - x).max() <= STEP / 2
+    for _ in range(20):
+        a, b = rng.normal(size=(2, 50)) * 1e-6
+        moved = np.linalg.norm(from_grid(to_grid(a)) - from_grid(to_grid(b)))
+        assert moved <= on_grid(float(np.linalg.norm(a - b)), 50)
+        assert moved <= on_grid(float(np.abs(a - b).sum()), 50, order=1)
+
+
+def test_clip_shrinks_and_never_grows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 7)) * np.logspace(-3, 3, 30)[:, None]
+    rows = clip.rows(X, 1.0)
+    lengths = np.linalg.norm(X, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), np.minimum(lengths, 1), rtol=1e-12)
+    np.testing.assert_array_equal(rows[lengths <= 1], X[lengths <= 1])
+    np.testing.assert_allclose(clip.rows(sparse.csr_array(X), 1.0).toarray(), rows, rtol=1e-12)
+    assert np.linalg.norm(clip.norm(X, 2.0)) == pytest.approx(2.0)
+    pair = clip.joint({"a": np.full(4, 3.0), "b": np.full((2, 2), 4.0)}, 5.0)
+    np.testing.assert_allclose(pair["a"], 1.5)
+    np.testing.assert_allclose(pair["b"], 2.0)
+    assert np.linalg.norm(clip.norm(np.full(3, 1e300), 1.0)) == pytest.approx(1.0)
+    np.testing.assert_array_equal(clip.rows(np.zeros((2, 3)), 1.0), 0)
+
+
+def test_clip_refuses_what_has_no_norm():
+    with pytest.raises(NotFiniteError, match="'b'"):
+        clip.joint({"a": np.ones(2), "b": np.array([np.nan])}, 1.0)
+    with pytest.raises(NotFiniteError):
+        clip.rows(np.array([[np.inf]]), 1.0)
+    with pytest.raises(ParameterError):
+        clip.norm(np.ones(2), 0.0)
+    clip.require({"a": np.ones(4)}, 2.0)
+    with pytest.raises(OutOfRangeError, match=r"norm 1 was expected\. Found norm 2"):
+        clip.require({"a": np.ones(4)}, 1.0)
