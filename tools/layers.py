@@ -18,8 +18,10 @@ LAYERS = [
     {"privacy"},
     {"methods"},
     {"engines"},
+    {"select"},
     {"data"},
     {"estimators"},
+    {"runs"},
     {"report"},
     {"cli"},
 ]

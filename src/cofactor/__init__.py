@@ -1,9 +1,35 @@
-"""cofactor: factorize together what cannot be pooled."""
+"""cofactor: factorize together what cannot be pooled.
 
-from cofactor.combine import summaries
-from cofactor.engines.rounds import Run, run
-from cofactor.estimators.boolean import FederatedBMF
-from cofactor.estimators.nmf import FederatedNMF
+Names are loaded when they are first used, so that ``cofactor.local``, ``cofactor.combine`` and ``cofactor.methods``
+import with numpy, scipy and numba alone.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cofactor.combine import summaries
+    from cofactor.engines.rounds import Run, run
+    from cofactor.estimators.boolean import FederatedBMF
+    from cofactor.estimators.nmf import FederatedNMF
 
 __version__ = "0.1.0"
 __all__ = ["FederatedBMF", "FederatedNMF", "Run", "run", "summaries"]
+
+_HOME = {
+    "FederatedBMF": "cofactor.estimators.boolean",
+    "FederatedNMF": "cofactor.estimators.nmf",
+    "Run": "cofactor.engines.rounds",
+    "run": "cofactor.engines.rounds",
+    "summaries": "cofactor.combine",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'cofactor' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

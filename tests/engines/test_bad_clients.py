@@ -53,7 +53,7 @@ FAULTS = {
     "NaN": (spoil(nan), "finite.*found 1 NaN"),
     "infinite": (spoil(infinite), "finite.*found 2"),
     "wrong shape": (spoil(lambda a: a[:-1]), "expected .* of shape .*found"),
-    "transposed": (spoil(lambda a: a.reshape(1, -1)), "expected .* of shape .*found"),
+    "transposed": (spoil(lambda a: a.reshape(-1, 1)), "expected .* of shape .*found"),
     "missing array": (lambda m: Message(dict(list(m.arrays.items())[1:]), m.weight), "expected arrays .*found"),
     "extra array": (lambda m: Message({**m.arrays, "rows": np.ones(17)}, m.weight), "expected arrays .*found.*rows"),
     "negative weight": (lambda m: Message(m.arrays, -1.0), "weight >= 0, found -1"),

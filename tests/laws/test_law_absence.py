@@ -85,7 +85,7 @@ def test_running_sums_are_the_sums_of_everybodys_last_statistics(planted):
             messages.append(message)
         shared = method.aggregate(shared, messages, t)
     W, X = np.vstack([s.codes for s in states]), np.vstack(planted)
-    np.testing.assert_allclose(shared.memory["gram"], W.T @ W, rtol=1e-9)
+    np.testing.assert_allclose(shared.memory["gram"][0], W.T @ W, rtol=1e-9)
     np.testing.assert_allclose(shared.memory["cross"].T, W.T @ X, rtol=1e-9, atol=1e-12)
     assert shared.memory["square"] == pytest.approx(np.sum(X**2))
     assert shared.loss == pytest.approx(0.5 * np.sum((X - W @ shared.memory["factor"]) ** 2), rel=1e-9)

@@ -1,22 +1,29 @@
-"""The command line: ``cofactor demo`` and its siblings."""
+"""The command line: ``cofactor fit`` and its siblings."""
 
 from __future__ import annotations
 
 import sys
 
+CLI_PACKAGES = {"typer", "rich", "matplotlib", "jinja2"}
+
 
 def main() -> None:
-    """Run the ``cofactor`` command; one-line errors, exit code 2, no traceback for expected mistakes."""
+    """Run the ``cofactor`` command; expected mistakes are one line and exit code 2, ``--debug`` shows all."""
     try:
         from cofactor.cli.app import app
     except ModuleNotFoundError as error:
-        if error.name not in {"typer", "rich", "matplotlib"}:
+        if error.name not in CLI_PACKAGES:
             raise
         sys.exit(f"cofactor: the command line needs {error.name}; install it with: pip install 'cofactor[cli]'")
     from cofactor.types import CofactorError
 
     try:
         app()
-    except CofactorError as error:
+    except (CofactorError, OSError) as error:
+        if "--debug" in sys.argv:
+            raise
         print(f"cofactor: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("cofactor: interrupted; `cofactor resume` continues after the last round.", file=sys.stderr)
+        sys.exit(130)

@@ -1,9 +1,10 @@
-"""The verbs of the command line."""
+"""The verbs of the command line. Each only reads its arguments; the work is in the library."""
 
 from __future__ import annotations
 
+import json as jsonlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,19 +14,27 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
 )
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Seed = Annotated[int, typer.Option(help="Seed; the same seed gives the same numbers everywhere.")]
+RunPath = Annotated[Path, typer.Argument(help="A run folder.")]
 
 
 @app.callback()
-def root() -> None:
+def root(
+    debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+) -> None:
     """Factorize together what cannot be pooled."""
 
 
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON instead.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Five clients with skewed digits learn one factor; compare with pooling and with the published methods.
 
@@ -37,7 +46,118 @@ def demo(
 
 
 @app.command()
-def methods(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def fit(
+    inputs: Annotated[list[str] | None, typer.Argument(help="Files; each is a client.")] = None,
+    rank: Annotated[int | None, typer.Option("--rank", "-k", help="Number of components.")] = None,
+    out: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
+    config: Annotated[Path | None, typer.Option(help="A TOML file instead of the other options.")] = None,
+    method: Annotated[str | None, typer.Option(help="A name from `cofactor methods`.")] = None,
+    boolean: Annotated[bool | None, typer.Option("--boolean", help="0/1 data: a Boolean method.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="The most rounds.")] = None,
+    tol: Annotated[float | None, typer.Option(help="Stop when the loss falls by less than this share.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the run.")] = None,
+    participation: Annotated[float | None, typer.Option(help="Share of clients in each round.")] = None,
+    engine: Annotated[str | None, typer.Option(help="What carries the messages: inline.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="Match features by name: same, intersection, union, position.")
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="Layer of h5ad files.")] = None,
+    group_by: Annotated[str | None, typer.Option(help="One file: a column that names the client.")] = None,
+    split: Annotated[int | None, typer.Option(help="One file: simulate this many clients.")] = None,
+    by: Annotated[str | None, typer.Option(help="With --split: iid, dirichlet or sorted.")] = None,
+    label: Annotated[str | None, typer.Option(help="With --by dirichlet or sorted: the label column.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="With --by dirichlet: small is skewed.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn one shared factor from files that are clients, and write a run folder.
+
+    Example: cofactor fit a.h5ad b.npz c.csv -k 20 --out run
+
+    Example: cofactor fit all.csv --group-by hospital -k 20 --out run
+    """
+    from cofactor.cli import verbs
+
+    given = {
+        name: value
+        for name, value in {
+            "rank": rank,
+            "method": method,
+            "boolean": boolean,
+            "rounds": rounds,
+            "tol": tol,
+            "seed": seed,
+            "participation": participation,
+            "engine": engine,
+            "features": features,
+            "layer": layer,
+            "group_by": group_by,
+            "split": split,
+            "by": by,
+            "label": label,
+            "alpha": alpha,
+            "inputs": inputs or None,
+            "options": dict(map(_pair, option)) if option else None,
+        }.items()
+        if value is not None
+    }
+    verbs.fit(given, out, config_file=config, as_json=json, quiet=quiet)
+
+
+@app.command()
+def resume(run: RunPath, json: Json = False, quiet: Quiet = False) -> None:
+    """Continue a run that was interrupted; it ends with the same factor as if it had not been.
+
+    Example: cofactor resume run
+    """
+    from cofactor.cli import verbs
+
+    verbs.resume(run, as_json=json, quiet=quiet)
+
+
+@app.command()
+def transform(
+    run: RunPath,
+    file: Annotated[Path, typer.Argument(help="New rows with the features of the run.")],
+    out: Annotated[Path, typer.Option(help="Where the codes go (.npy).")] = Path("codes.npy"),
+    layer: Annotated[str | None, typer.Option(help="Layer of an h5ad file.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compute the codes of new rows for the shared factor, on the machine that holds them.
+
+    Example: cofactor transform run new.csv --out codes.npy
+    """
+    from cofactor.cli import verbs
+
+    verbs.transform(run, file, out, layer=layer, as_json=json, quiet=quiet)
+
+
+@app.command()
+def evaluate(run: RunPath, json: Json = False) -> None:
+    """Show the error of every client, next to its own local fit.
+
+    Example: cofactor evaluate run
+    """
+    from cofactor.cli import verbs
+
+    verbs.evaluate(run, as_json=json)
+
+
+@app.command()
+def report(run: RunPath, out: Annotated[Path | None, typer.Option(help="The HTML file.")] = None) -> None:
+    """Write the report of a run: one HTML file that needs no network.
+
+    Example: cofactor report run
+    """
+    from cofactor.report.html import render
+
+    print(render(run, out))
+
+
+@app.command()
+def methods(json: Json = False) -> None:
     """List the methods by name, with what each one sends.
 
     Example: cofactor methods
@@ -45,3 +165,25 @@ def methods(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
     from cofactor.cli.methods import show_methods
 
     show_methods(as_json=json)
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Check this installation: versions, optional packages, threads, a small run.
+
+    Example: cofactor doctor
+    """
+    from cofactor.cli.doctor import examine
+
+    raise typer.Exit(examine(as_json=json))
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """Read ``name=value``; the value is a number, true, false or a word."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"expected name=value, found {text!r}")
+    try:
+        return name, jsonlib.loads(value)
+    except ValueError:
+        return name, value

@@ -100,17 +100,18 @@ class InlineSession:
         return self._each(lambda unit: self._step(unit, shared, t, chosen), units)
 
     def _step(self, unit: _Unit, shared: Shared, t: int, chosen: Array) -> Reply:
-        j, count = int(unit.members[0]), int(chosen[unit.members].sum())
+        stepping = unit.members[chosen[unit.members]]
+        j = int(unit.members[0])
         with _blame(j, f"round {t}"):
             assert unit.local is not None
-            if unit.owner is None or count == len(unit.members):
+            if unit.owner is None or len(stepping) == len(unit.members):
                 unit.local, message = self._call(unit.data, shared, unit.local, t, j)
             else:
                 here = np.flatnonzero(chosen[unit.owner])
                 part = Local(unit.local.codes[here], {n: a[here] for n, a in unit.local.memory.items()})
                 part, message = self._call(arrays.rows(unit.data, here), shared, part, t, j)
                 unit.local = _write_rows(unit.local, part, here)
-        return Reply(j, message, count)
+        return Reply(stepping, message)
 
     def _call(self, X: Data, shared: Shared, local: Local, t: int, j: int) -> tuple[Local, Message]:
         return self.method.step(X, shared, local, t, rng(self.seed, j, t))

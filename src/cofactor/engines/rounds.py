@@ -18,11 +18,15 @@ from cofactor.types import Array, ClientError, CofactorError, Data, Local, Messa
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back from one client, or from a batch of ``count`` clients whose messages add up."""
+    """What came back from one client, or from a batch of ``clients`` whose messages add up."""
 
-    client: int
+    clients: Array
     message: Message
-    count: int = 1
+
+    @property
+    def client(self) -> int:
+        """The first (mostly the only) client."""
+        return int(self.clients[0])
 
 
 class Session(Protocol):
@@ -63,6 +67,9 @@ class Engine(Protocol):
 Callback = Callable[[Round, Shared], Any]
 """Called after every round; a true answer ends the run."""
 
+Watch = Callable[[int, Sequence[Reply]], Any]
+"""Called with the round and all that left the clients in it."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -91,11 +98,13 @@ def run(
     callbacks: Sequence[Callback] = (),
     start: Array | None = None,
     checkpoint: Checkpoint | None = None,
+    watch: Watch | None = None,
 ) -> Run:
     """Run a method over the clients' data and return the shared factor with each client's codes.
 
     ``participation`` is the share of clients drawn for each round; ``start`` is a public factor to begin at. With a
-    ``checkpoint`` the run goes on after the last round that it holds, to the same result bit for bit.
+    ``checkpoint`` the run goes on after the last round that it holds, to the same result bit for bit. ``watch`` sees
+    every message, before anything is done with it.
 
     >>> import numpy as np
     >>> from cofactor.methods import catalog
@@ -120,7 +129,9 @@ def run(
         for t in range(len(history), limit):
             if stop(history[warm:]):
                 break
-            shared, line = _round(method, session, shared, t, _participants(session, participation, seed, t))
+            shared, line = _round(
+                method, session, shared, t, participants=_participants(session, participation, seed, t), watch=watch
+            )
             history.append(line)
             if checkpoint and checkpoint.due(t):
                 checkpoint.save(State(shared, session.locals(t), history))
@@ -165,24 +176,27 @@ def _participants(session: Session, share: float, seed: int, t: int) -> Array:
     return np.sort(rng(seed, SERVER, t).choice(c, count, replace=False))
 
 
-def _round(method: Method, session: Session, shared: Shared, t: int, participants: Array) -> tuple[Shared, Round]:
+def _round(
+    method: Method, session: Session, shared: Shared, t: int, *, participants: Array, watch: Watch | None
+) -> tuple[Shared, Round]:
     begin = time.perf_counter()
     replies = session.round(shared.broadcast(), t, participants)
     if not replies:
         raise ClientError(f"round {t}: none of the {len(participants)} participants answered.")
+    if watch:
+        watch(t, replies)
     schema = method.schema(session.n_features, t)
     for reply in replies:
         check_message(reply.message, schema, client=reply.client, t=t)
     new = method.aggregate(shared, [r.message for r in replies], t)
-    answered = sum(r.count for r in replies)
     line = Round(
         t,
         float(new.loss),
         float(new.drift),
-        sum(r.message.nbytes * r.count for r in replies),
+        sum(r.message.nbytes * len(r.clients) for r in replies),
         shared.nbytes * len(participants),
         time.perf_counter() - begin,
-        answered,
+        sum(len(r.clients) for r in replies),
     )
     return new, line
 

@@ -12,7 +12,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cofactor.boolean import Tally, check_boolean, greedy_refit, product, tally, unpack
-from cofactor.engines.rounds import Callback, Engine, Round, run
+from cofactor.engines.history import Round
+from cofactor.engines.rounds import Callback, Engine, run
 from cofactor.estimators import clients
 from cofactor.estimators.bits import KEPT, split, to_bits
 from cofactor.method import Method

@@ -8,12 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.local import arrays
+from cofactor.local.columns import columns_of
 from cofactor.types import Array, Data, Stats
 
 
 def for_codes(X: Data, H: Array) -> Stats:
     """Statistics of ``min_W 1/2 |X - W H|^2``: gram H H^T (k x k), cross X H^T (n x k)."""
-    return Stats(H @ H.T, arrays.times_factor(X, H))
+    seen = H[:, columns_of(X)]
+    return Stats(seen @ seen.T, arrays.times_factor(X, H))
 
 
 def for_factor(X: Data, W: Array) -> Stats:

@@ -17,7 +17,7 @@ from cofactor.combine.boolean import Ballot, BooleanUnion, ProximalMean
 from cofactor.combine.boolean import catalog as rules
 from cofactor.method import Method
 from cofactor.methods.averaged import Averaged
-from cofactor.methods.boolean_sweeps import swept
+from cofactor.methods.boolean_sweeps import check_plan, swept
 from cofactor.methods.one_shot import OneShot
 from cofactor.methods.summed import Summed
 from cofactor.schedules import Switch
@@ -35,8 +35,10 @@ ALIGN: dict[str | None, tuple[Any, Any]] = {
 """What ``align`` means for the server's mean and for the codes of a client."""
 
 
-def _relaxation(rounds: int, steps: int, rate: float | None, prox: Prox) -> Relaxation:
-    rate = GROWTH ** (1 / (rounds * steps)) if rate is None else rate
+def _relaxation(rounds: int, sweeps: int, *, steps: int, rate: float | None, prox: Prox) -> Relaxation:
+    """Return the regularizer whose rate, if none is given, grows by GROWTH until the sweeps begin."""
+    check_plan(rounds, sweeps)
+    rate = GROWTH ** (1 / ((rounds - sweeps) * steps)) if rate is None else rate
     return Relaxation(rate=rate, prox=prox)
 
 
@@ -58,7 +60,7 @@ def _averaged(prox: Prox, what: str) -> Callable[..., Method]:
         sweeps: int = 0,
     ) -> Method:
         server, client = _alignment(align)
-        params = _relaxation(rounds - sweeps, steps, rate, prox)
+        params = _relaxation(rounds, sweeps, steps=steps, rate=rate, prox=prox)
         method = Averaged(
             rank,
             Binary(params),
@@ -78,7 +80,7 @@ def _averaged(prox: Prox, what: str) -> Callable[..., Method]:
 
 def exact(rank: int, *, rounds: int = 50, steps: int = 10, rate: float | None = None, sweeps: int = 0) -> Method:
     """Relaxed factorization from sums of statistics: no drift, whatever the clients hold."""
-    params = _relaxation(rounds - sweeps, steps, rate, elb_prox)
+    params = _relaxation(rounds, sweeps, steps=steps, rate=rate, prox=elb_prox)
     method = Summed(rank, Binary(params, steps), momentum=0.0, space=Boolean())
     return swept(method, rounds=rounds, sweeps=sweeps)
 

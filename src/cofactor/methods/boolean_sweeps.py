@@ -13,6 +13,8 @@ from cofactor.boolean.sweeps import Changes, changes, choose_all
 from cofactor.method import Method, total
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
+SWEEPING = {"sweeping": np.bool_(True)}
+
 
 @dataclass(frozen=True)
 class Swept:
@@ -64,10 +66,16 @@ class Swept:
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Start as the method does; with no rounds of it, sweep the given factor."""
         shared = self.method.start(n_features, rng, factor)
-        return shared if self.first else Shared(self.method.factor(shared))
+        return shared if self.first else self._open(shared)
+
+    def _open(self, shared: Shared) -> Shared:
+        """Begin the sweeps at the method's final factor; clients can see that they have begun."""
+        return Shared(self.method.factor(shared), SWEEPING, loss=shared.loss, drift=shared.drift)
 
     def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
-        """Prepare the method's state."""
+        """Prepare the method's state, or that of a client (or a batch of clients) that comes for the sweeps."""
+        if "sweeping" in shared.extra:
+            return Local(np.zeros((data.shape[0], self.rank), np.uint8))
         return self.method.join(data, shared, rng)
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
@@ -86,11 +94,10 @@ class Swept:
         """Aggregate as the method does, or flip bits of H."""
         if t < self.first:
             shared = self.method.aggregate(shared, messages, t)
-            last = t + 1 == self.first
-            return Shared(self.method.factor(shared), loss=shared.loss, drift=shared.drift) if last else shared
+            return self._open(shared) if t + 1 == self.first else shared
         sums = {name: np.rint(a).astype(np.int64) for name, a in total(messages).arrays.items()}
         H = choose_all(Changes(sums["cells"], sums["overlap"]), shared.factor)
-        return Shared(H, loss=0.5 * float(sums["error"]), drift=0.0)
+        return Shared(H, SWEEPING, loss=0.5 * float(sums["error"]), drift=0.0)
 
     def factor(self, shared: Shared) -> Array:
         """Return H: swept, or rounded if the run ended before."""
@@ -113,6 +120,11 @@ def _packed(data: Data, local: Local, rank: int) -> tuple[Array, Array]:
 
 def swept(method: Method, *, rounds: int, sweeps: int) -> Method:
     """Return the method with a plan of ``rounds`` rounds, the last ``sweeps`` of them Boolean sweeps."""
+    check_plan(rounds, sweeps)
+    return method if rounds == method.rounds else Swept(method, rounds - sweeps, sweeps)
+
+
+def check_plan(rounds: int, sweeps: int) -> None:
+    """Refuse a plan without a round for the method itself."""
     if not 0 <= sweeps < rounds:
         raise CofactorError(f"sweeps: expected 0 to {rounds - 1} of the {rounds} rounds, found {sweeps}.")
-    return method if rounds == method.rounds else Swept(method, rounds - sweeps, sweeps)

@@ -29,11 +29,15 @@ def exact(
     sweeps: int = 3,
     local_rank: int | None = None,
     restarts: int = 8,
+    groups: tuple[int, ...] | None = None,
 ) -> Summed:
     """The pooled answer from sums of statistics, after a one-upload start.
 
-    ``start`` is "summaries" (best), "lap" (when only sums may be seen) or "random".
+    ``start`` is "summaries" (best), "lap" (when only sums may be seen) or "random". Where clients lack features,
+    ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random.
     """
+    if groups is not None:
+        start = "random"
     starts: dict[str, Callable[[], OneShot | None]] = {
         "summaries": lambda: summaries(rank, local_rank=local_rank, restarts=restarts, required=False),
         "lap": lambda: OneShot(rank, Alone(Summed(rank)), Mean(), align=Lap(), passes=3),
@@ -41,7 +45,7 @@ def exact(
     }
     if start not in starts:
         raise CofactorError(f"exact: expected start to be one of {', '.join(starts)}; found {start!r}.")
-    return Summed(rank, HALS(sweeps), momentum, starts[start]())
+    return Summed(rank, HALS(sweeps), momentum, starts[start](), groups=groups)
 
 
 def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = 8) -> OneShot:

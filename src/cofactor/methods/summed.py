@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.local import arrays
+from cofactor.local.columns import columns_of
 from cofactor.local.kernels import cpu
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import for_codes, gain
@@ -34,6 +35,11 @@ class Summed:
     momentum, since a rejected round could not be taken back at absent clients.
 
     ``warm`` is a method whose rounds come first and give the start; the codes start at zero.
+
+    Clients may lack features (:class:`~cofactor.local.columns.SomeColumns`). The gram of a column of H is then the
+    sum of A_j over the clients that have it, so ``groups`` (one number per feature, see
+    :func:`~cofactor.local.columns.groups`) says which columns share a gram, and a client sends its A_j once for
+    every group it has: sums stay sums, and the result stays exact.
     """
 
     rank: int
@@ -41,6 +47,7 @@ class Summed:
     momentum: float = 0.5
     warm: Any = None
     changes: bool = False
+    groups: tuple[int, ...] | None = None
     space: Space = field(default_factory=NonNegative)
 
     rounds = None
@@ -64,11 +71,11 @@ class Summed:
         return replace(self, changes=True, momentum=0.0)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """``gram`` (upper triangle), ``cross`` (k x m), ``square`` (``|X_j|^2``)."""
+        """``gram`` (upper triangle, for each group), ``cross`` (k x m), ``square`` (``|X_j|^2``)."""
         if warm := self._warm(t):
             return warm.schema(n_features, t)
         k = self.rank
-        return {"gram": (k * (k + 1) // 2,), "cross": (k, n_features), "square": ()}
+        return {"gram": (len(self._parts()), k * (k + 1) // 2), "cross": (k, n_features), "square": ()}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Start as the warm method does, or at a random or public factor."""
@@ -97,7 +104,7 @@ class Summed:
         y = cpu.extrapolate(new, old, float(shared.extra["momentum"]))
         gram = y.T @ y - codes.T @ codes if self.changes else y.T @ y
         arrays_sent = {
-            "gram": gram[np.triu_indices(self.rank)],
+            "gram": np.outer(self._present(data), gram[np.triu_indices(self.rank)]).astype(gram.dtype, copy=False),
             "cross": arrays.times_codes(data, y - codes if self.changes else y).T,
             "square": known["square"] @ (known["fresh"] | (not self.changes)),
         }
@@ -112,10 +119,13 @@ class Summed:
             return self._open(shared.factor)._replace(loss=shared.loss, drift=shared.drift) if last else shared
         dtype = messages[0].arrays["cross"].dtype
         old, sums = shared.memory, self._sums(shared.memory, messages)
-        stats = Stats(sums["gram"], sums["cross"])
-        point = shared.factor.T.astype(np.float64)
-        H = np.ascontiguousarray(self.update(point, _alive(stats, point), t, old["factor"].T).T)
-        value, momentum = gain(stats, H.T), float(shared.extra["momentum"])
+        point, momentum = shared.factor.T.astype(np.float64), float(shared.extra["momentum"])
+        F, value = np.empty_like(point), 0.0
+        for part, gram in zip(self._parts(), sums["gram"], strict=True):
+            stats = Stats(gram, sums["cross"][part])
+            F[part] = self.update(point[part], _alive(stats, point[part]), t, old["factor"].T[part])
+            value += gain(stats, F[part])
+        H = np.ascontiguousarray(F.T)
         if momentum > 0 and value > old["gain"]:
             extra = {"momentum": np.float64(momentum / SHRINK), "restart": np.bool_(True)}
             loss = float(0.5 * sums["square"] + old["gain"])
@@ -136,18 +146,30 @@ class Summed:
     def _warm(self, t: int) -> Method | None:
         return self.warm if t < self.warm_rounds else None
 
+    def _parts(self) -> list[Any]:
+        """Return the columns of each group."""
+        if self.groups is None:
+            return [slice(None)]
+        return [np.flatnonzero(np.equal(self.groups, g)) for g in range(max(self.groups) + 1)]
+
+    def _present(self, data: Data) -> Array:
+        """Say which groups a client has."""
+        if self.groups is None:
+            return np.ones(1, bool)
+        return np.isin(np.arange(max(self.groups) + 1), np.asarray(self.groups)[columns_of(data)])
+
     def _open(self, H: Array) -> Shared:
         """Begin the statistics at factor H."""
         k, m = H.shape
         extra = {"momentum": np.float64(self.momentum), "restart": np.bool_(False)}
-        sums = {"gram": np.zeros((k, k)), "cross": np.zeros((m, k)), "square": np.float64(0)}
+        sums = {"gram": np.zeros((len(self._parts()), k, k)), "cross": np.zeros((m, k)), "square": np.float64(0)}
         return Shared(H, extra, {**sums, "factor": H.astype(np.float64), "gain": np.float64(0)})
 
     def _sums(self, memory: Any, messages: list[Message]) -> dict[str, Any]:
         """Return the statistics of all clients: this round's sum, on top of the running sums for changes."""
         sent = total(messages).arrays
         sums = {
-            "gram": _symmetric(sent["gram"], self.rank),
+            "gram": np.stack([_symmetric(upper, self.rank) for upper in sent["gram"]]),
             "cross": sent["cross"].T,
             "square": sent["square"],
         }

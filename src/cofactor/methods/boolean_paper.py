@@ -1,0 +1,97 @@
+"""The paper FELB as it is printed, for comparison: noisy uploads without a guarantee, and codes left stale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from cofactor.boolean.elbmf import binary
+from cofactor.boolean.paper_noise import PaperMechanism
+from cofactor.method import SERVER, Method, rng
+from cofactor.types import Array, Data, Local, Message, Shared
+
+
+@dataclass(frozen=True)
+class PaperNoise:
+    """A Boolean method whose uploaded factors carry the paper's noise. NOT a privacy guarantee.
+
+    See :mod:`cofactor.boolean.paper_noise` for what is wrong with it. Only arrays named ``factor`` are changed.
+    """
+
+    method: Any
+    noise: PaperMechanism
+
+    @property
+    def rank(self) -> int:
+        """As the method says."""
+        return self.method.rank
+
+    @property
+    def rounds(self) -> int | None:
+        """As the method says."""
+        return self.method.rounds
+
+    @property
+    def additive(self) -> bool:
+        """As the method says."""
+        return self.method.additive
+
+    def rowwise(self, t: int) -> bool:
+        """No: every client draws its own noise."""
+        return False
+
+    def partial(self) -> Self:
+        """Wrap the method's form for absent clients."""
+        return replace(self, method=self.method.partial())
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """As the method says."""
+        return self.method.schema(n_features, t)
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """As the method does."""
+        return self.method.start(n_features, rng, factor)
+
+    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+        """As the method does."""
+        return self.method.join(data, shared, rng)
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Step the method, then add noise to the factor that it sends."""
+        local, message = self.method.step(data, shared, local, t, rng)
+        if "factor" not in message.arrays:
+            return local, message
+        # where sums are enough, clients send their factor times the weight
+        scale = message.weight if self.additive else 1.0
+        H = message.arrays["factor"]
+        noisy = (self.noise(H / H.dtype.type(scale) if scale != 1 else H, rng) * scale).astype(H.dtype)
+        return local, Message({**message.arrays, "factor": noisy}, message.weight)
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """As the method does."""
+        return self.method.aggregate(shared, messages, t)
+
+    def factor(self, shared: Shared) -> Array:
+        """As the method does."""
+        return self.method.factor(shared)
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """As the method does."""
+        return self.method.refit(data, factor)
+
+
+def stale(method: Method, Xs: Sequence[Data], *, rounds: int, seed: int = 0) -> tuple[Array, list[Array]]:
+    """Run a method and return its factor with the codes as the rounds left them (the paper's protocol).
+
+    The codes belong to the clients' own factors, not to the merged one: never report their error as the result.
+    """
+    shared = method.start(Xs[0].shape[1], rng(seed, SERVER, -1))
+    held = [method.join(X, shared.broadcast(), rng(seed, j, -1)) for j, X in enumerate(Xs)]
+    for t in range(min(rounds, method.rounds or rounds)):
+        replies = [method.step(X, shared.broadcast(), held[j], t, rng(seed, j, t)) for j, X in enumerate(Xs)]
+        held = [local for local, _ in replies]
+        shared = method.aggregate(shared, [message for _, message in replies], t)
+    return method.factor(shared), [binary(local.memory.get("own_codes", local.codes)) for local in held]

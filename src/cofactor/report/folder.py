@@ -1,0 +1,230 @@
+"""A run folder as typed records: what the report is made from."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cofactor.report.decode import decode, decode_list, read_json, read_lines
+from cofactor.types import Array, CofactorError
+
+
+@dataclass(frozen=True)
+class Input:
+    """One client's data, as the manifest names it."""
+
+    client: str
+    path: str
+    sha256: str
+    rows: int
+    features: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``manifest.json``: what ran."""
+
+    cofactor: str
+    created: str
+    seed: int
+    method: str
+    rank: int
+    config: dict[str, Any]
+    versions: dict[str, Any]
+    inputs: list[Input]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of ``history.jsonl``."""
+
+    round: int
+    loss: float | None
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    participants: int
+    drift: float | None = None
+    epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class ClientScore:
+    """One client of ``evaluation.json``."""
+
+    client: str
+    rows: int
+    error: float
+    rmsd: float | None = None
+    local_error: float | None = None
+    pooled_error: float | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """``evaluation.json``: errors of the final factor; ``match`` holds components x clients."""
+
+    error: float
+    clients: list[ClientScore]
+    match: list[list[float | None]] | None = None
+
+
+@dataclass(frozen=True)
+class Passport:
+    """One component of ``passports.json``."""
+
+    component: int
+    clients_found: int
+    n_clients: int
+    share: float
+    stability: float | None = None
+    drift: float | None = None
+    top_features: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RankScan:
+    """``rank.json``: one entry per rank that was tried."""
+
+    ranks: list[int]
+    heldout_mean: list[float | None]
+    heldout_std: list[float | None]
+    training_error: list[float | None]
+    seed_stability: list[float | None]
+    client_stability: list[float | None]
+    suggestion: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """One line of ``ledger.jsonl``: an array that left a client."""
+
+    client: str
+    round: int
+    array: str
+    shape: list[int]
+    dtype: str
+    bytes: int
+    clip: Any = None
+    noise: Any = None
+    cost: Any = None
+
+
+@dataclass(frozen=True)
+class PrivacyRecord:
+    """``privacy.json``: what the run as a whole has spent."""
+
+    private: bool
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: str | None = None
+    relation: str | None = None
+    text: str | None = None
+
+
+class Factor(NamedTuple):
+    """``factor.npz``: the factor (k x m), with names and picture shape where they are known."""
+
+    H: Array
+    names: list[str]
+    image_shape: tuple[int, int] | None = None
+    image_order: str = "C"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Everything in a run folder; the last three are None where their file is missing."""
+
+    path: Path
+    manifest: Manifest
+    history: list[Line]
+    factor: Factor
+    evaluation: Evaluation
+    ledger: list[Release]
+    passports: list[Passport] | None
+    rank: RankScan | None
+    privacy: PrivacyRecord | None
+
+
+def read(path: Path) -> Folder:
+    """Read and check a run folder."""
+    if not path.is_dir():
+        raise CofactorError(f"run: expected a run folder, found {'a file' if path.exists() else 'nothing'} at {path}.")
+    passports, rank, privacy = (path / f"{name}.json" for name in ("passports", "rank", "privacy"))
+    folder = Folder(
+        path,
+        decode(Manifest, read_json(path / "manifest.json"), "manifest.json"),
+        [decode(Line, line, where) for where, line in read_lines(path / "history.jsonl")],
+        read_factor(path / "factor.npz"),
+        decode(Evaluation, read_json(path / "evaluation.json"), "evaluation.json"),
+        [decode(Release, line, where) for where, line in read_lines(path / "ledger.jsonl")],
+        decode_list(Passport, read_json(passports), passports.name) if passports.exists() else None,
+        decode(RankScan, read_json(rank), rank.name) if rank.exists() else None,
+        decode(PrivacyRecord, read_json(privacy), privacy.name) if privacy.exists() else None,
+    )
+    _check_sizes(folder)
+    return folder
+
+
+def read_factor(path: Path) -> Factor:
+    """Read and check ``factor.npz``."""
+    if not path.is_file():
+        raise CofactorError(f"{path.name}: expected this file in the run folder {path.parent}, found none.")
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise CofactorError(f"{path.name}: expected a numpy archive, found damaged content ({error}).") from None
+    if "factor" not in arrays:
+        raise CofactorError(f"{path.name}: expected the array 'factor', found {sorted(arrays) or 'no arrays'}.")
+    H = arrays["factor"]
+    if H.ndim != 2 or not H.size or H.dtype.kind not in "biuf" or not np.isfinite(H).all():
+        raise CofactorError(f"{path.name}: expected a finite factor (k x m), found {H.dtype} of shape {H.shape}.")
+    names = arrays.get("feature_names", np.array([f"feature {i}" for i in range(H.shape[1])]))
+    if names.shape != H.shape[1:]:
+        raise CofactorError(f"{path.name}: expected {H.shape[1]} feature_names, found shape {names.shape}.")
+    shape, order = _image(arrays, H.shape[1], path.name)
+    return Factor(H.astype(np.float64), [str(name) for name in names], shape, order)
+
+
+def _image(arrays: dict[str, Array], m: int, where: str) -> tuple[tuple[int, int] | None, str]:
+    order = str(arrays.get("image_order", "C"))
+    if "image_shape" not in arrays:
+        return None, order
+    shape = [int(n) for n in np.atleast_1d(arrays["image_shape"])]
+    if len(shape) != 2 or math.prod(shape) != m or min(shape) < 1:
+        raise CofactorError(f"{where}: expected image_shape as two numbers with product {m}, found {shape}.")
+    if order not in ("C", "F"):
+        raise CofactorError(f"{where}: expected image_order 'C' or 'F', found {order!r}.")
+    return (shape[0], shape[1]), order
+
+
+def _check_sizes(folder: Folder) -> None:
+    """Check that the files agree with each other."""
+    k, c = len(folder.factor.H), len(folder.evaluation.clients)
+    if not folder.history:
+        raise CofactorError("history.jsonl: expected at least one round, found none.")
+    if not c:
+        raise CofactorError("evaluation.json: expected at least one client, found none.")
+    match = folder.evaluation.match
+    if match is not None and (len(match) != k or any(len(row) != c for row in match)):
+        widths = sorted({len(row) for row in match})
+        raise CofactorError(f"evaluation.json: expected match as {k} x {c}, found {len(match)} rows of {widths}.")
+    for passport in folder.passports or []:
+        if not 0 <= passport.component < k:
+            raise CofactorError(f"passports.json: expected components 0 to {k - 1}, found {passport.component}.")
+        if not all(
+            isinstance(p, list) and len(p) == 2 and isinstance(p[1], int | float) for p in passport.top_features
+        ):
+            raise CofactorError("passports.json: expected top_features as [name, weight] pairs, found others.")
+    scan = folder.rank
+    for name, values in vars(scan).items() if scan else ():
+        if isinstance(values, list) and (not values or len(values) != len(scan.ranks)):  # type: ignore[union-attr]
+            raise CofactorError(f"rank.json: expected one {name} per rank, found {len(values)}.")

@@ -1,0 +1,85 @@
+"""The report: one HTML file from a run folder, with everything inside it and nothing fetched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cofactor.report import words
+from cofactor.report.folder import Folder, read
+from cofactor.report.sections import components, fit, overview, traffic
+from cofactor.types import CofactorError
+
+
+class Section(NamedTuple):
+    """One section: its anchor, its heading and what its template prints."""
+
+    id: str
+    title: str
+    build: Callable[[Folder], Any]
+
+
+SECTIONS = [
+    Section("summary", "Summary", overview.summary),
+    Section("convergence", "Convergence", fit.convergence),
+    Section("clients", "Clients", fit.clients),
+    Section("drift", "Drift and match", fit.drift),
+    Section("components", "Components", components.components),
+    Section("rank", "Rank selection", components.rank),
+    Section("communication", "Communication", traffic.communication),
+    Section("ledger", "What left each client", traffic.ledger),
+    Section("privacy", "Privacy", traffic.privacy),
+    Section("settings", "Settings", overview.settings),
+]
+FILTERS = [words.number, words.fixed, words.size, words.duration, words.percent, words.moment, words.counted]
+
+
+def render(run: Path | str, out: Path | None = None) -> Path:
+    """Write the report of a run folder and return its path: ``out``, by default ``report.html`` in the folder.
+
+    The page is one file without scripts: style, charts and pictures are inside it, and its content policy forbids
+    every request. The same folder gives the same bytes.
+    """
+    folder = read(Path(run))
+    path = Path(out) if out is not None else folder.path / "report.html"
+    path = path / "report.html" if path.is_dir() else path
+    _write(path, page(folder).encode("utf-8", "replace"))
+    return path
+
+
+def page(folder: Folder) -> str:
+    """Return the report as HTML text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("cofactor.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=words.clean,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({function.__name__: function for function in FILTERS})
+    content = {section.id: section.build(folder) for section in SECTIONS}
+    return environment.get_template("report.html.j2").render(run=folder, sections=SECTIONS, content=content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write beside the target, then move: a report is there as a whole or not at all."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        raise CofactorError(f"report: expected to write {path}, found: {error.strerror or error}.") from None

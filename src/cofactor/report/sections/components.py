@@ -1,0 +1,97 @@
+"""What was found: the components, and the rank they were asked for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cofactor.report import pictures, words
+from cofactor.report.charts import Chart, Series, chart, finite
+from cofactor.report.folder import Folder, Passport, RankScan
+from cofactor.types import Array
+
+TOP, OPEN = 8, 12
+
+
+class Feature(NamedTuple):
+    """A feature of a component: its weight as text and in percent of the largest."""
+
+    name: str
+    weight: str
+    share: float
+
+
+class Component(NamedTuple):
+    """One card: a picture or the top features, and the facts of its passport."""
+
+    number: int
+    picture: str | None
+    features: list[Feature]
+    facts: list[tuple[str, str]]
+
+
+def components(folder: Folder) -> dict[str, Any]:
+    """Every component of the shared factor."""
+    passports = {p.component: p for p in folder.passports or []}
+    cards = [_card(i, row, folder, passports.get(i)) for i, row in enumerate(folder.factor.H)]
+    return {
+        "cards": cards[:OPEN],
+        "more": cards[OPEN:],
+        "shape": folder.factor.image_shape,
+        "passports": folder.passports is not None,
+        "features": folder.factor.H.shape[1],
+    }
+
+
+def _card(index: int, row: Array, folder: Folder, passport: Passport | None) -> Component:
+    shape, order = folder.factor.image_shape, folder.factor.image_order
+    picture = pictures.component(row, shape, order=order) if shape else None
+    pairs = [(str(name), float(weight)) for name, weight in passport.top_features] if passport else []
+    features = [] if shape else _features(pairs or top_features(row, folder.factor.names))
+    return Component(index, picture, features, _facts(passport) if passport else [])
+
+
+def top_features(row: Array, names: list[str]) -> list[tuple[str, float]]:
+    """Return the features with the largest weights, those of weight 0 left out."""
+    order = np.argsort(-np.abs(row), kind="stable")[:TOP]
+    return [(names[i], float(row[i])) for i in order if row[i] != 0]
+
+
+def _features(pairs: list[tuple[str, float]]) -> list[Feature]:
+    largest = max((abs(w) for w in finite([w for _, w in pairs])), default=0.0) or 1.0
+    show = words.number if largest < 0.1 else words.fixed
+    return [Feature(n, show(w, 2), 100 * abs(w) / largest if finite([w]) else 0.0) for n, w in pairs[:TOP]]
+
+
+def _facts(passport: Passport) -> list[tuple[str, str]]:
+    facts = [
+        ("found at", f"{passport.clients_found} of {words.counted(passport.n_clients, 'client')}"),
+        ("share", words.percent(passport.share)),
+        ("stability", words.fixed(passport.stability, 2)),
+        ("drift", words.number(passport.drift, 3)),
+    ]
+    return [(name, text) for name, text in facts if text != words.MISSING]
+
+
+def rank(folder: Folder) -> dict[str, Any] | None:
+    """Errors and stability by rank, with the suggestion."""
+    scan = folder.rank
+    if scan is None:
+        return None
+    return {"errors": _errors(scan), "stability": _stability(scan), "scan": scan, "used": folder.manifest.rank}
+
+
+def _errors(scan: RankScan) -> Chart | None:
+    series = [
+        Series("held-out error, ± one standard deviation", scan.heldout_mean, "a", spread=scan.heldout_std),
+        Series("training error", scan.training_error, "b"),
+    ]
+    text = f"Held-out and training error for ranks {min(scan.ranks)} to {max(scan.ranks)}; {scan.suggestion} suggested."
+    return chart(text, scan.ranks, series, titles=("rank", "error"), rule=scan.suggestion)
+
+
+def _stability(scan: RankScan) -> Chart | None:
+    series = [Series("over seeds", scan.seed_stability, "a"), Series("over clients", scan.client_stability, "b")]
+    text = f"Stability over seeds and over clients for ranks {min(scan.ranks)} to {max(scan.ranks)}."
+    return chart(text, scan.ranks, series, titles=("rank", "stability"), rule=scan.suggestion)

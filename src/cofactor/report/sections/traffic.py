@@ -1,0 +1,151 @@
+"""What was sent: bytes, what left each client, and what that costs in privacy."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from cofactor.report import words
+from cofactor.report.charts import BARS, Series, chart, finite
+from cofactor.report.folder import Folder, PrivacyRecord, Release
+
+OPEN = 40
+
+
+def communication(folder: Folder) -> dict[str, Any]:
+    """Bytes by round, and in total."""
+    history = folder.history
+    up, down = [float(r.bytes_up) for r in history], [float(r.bytes_down) for r in history]
+    both = [a + b for a, b in zip(up, down)]
+    total, x = list(accumulate(both)), [r.round for r in history]
+    kind = "bars" if len(history) <= BARS else "line"
+    series = [
+        Series("down, to clients", both if kind == "bars" else down, "c", kind),
+        Series("up, from clients", up, "a", kind),
+    ]
+    text = f"Bytes by round: {words.size(sum(up))} up and {words.size(sum(down))} down in all."
+    growth = f"Bytes sent up to each round: {words.size(total[-1])} at the end."
+    titles = ("round", "bytes")
+    return {
+        "rounds": chart(text, x, series, titles=titles, label=words.size, zero=True),
+        "total": chart(growth, x, [Series("sent so far", total)], titles=titles, label=words.size, zero=True),
+        "up": sum(up),
+        "down": sum(down),
+        "per_client": sum(both) / max(sum(r.participants for r in history), 1),
+        "stacked": kind == "bars",
+    }
+
+
+class Sent(NamedTuple):
+    """All releases of one array."""
+
+    array: str
+    times: int
+    shapes: str
+    dtypes: str
+    bytes: int
+    guard: str
+
+
+def ledger(folder: Folder) -> dict[str, Any]:
+    """What left each client, by array; and whether its size follows the number of rows."""
+    groups: dict[tuple[str, str], list[Release]] = defaultdict(list)
+    for release in folder.ledger:
+        groups[release.client, release.array].append(release)
+    sent: dict[str, list[Sent]] = defaultdict(list)
+    for (client, array), found in groups.items():
+        sent[client].append(_sent(array, found))
+    return {
+        "sent": list(sent.items()),
+        "collapsed": len(groups) > OPEN,
+        "guarded": any(s.guard for found in sent.values() for s in found),
+        "arrays": _by_array(folder.ledger),
+        "bytes": sum(r.bytes for r in folder.ledger),
+        "times": len(folder.ledger),
+        "clients": len(sent),
+        "verdict": verdict(folder),
+    }
+
+
+def _sent(array: str, releases: list[Release]) -> Sent:
+    shapes = _few([_shape(r.shape) for r in releases])
+    guards = [
+        f"{name} {value}"
+        for r in releases
+        for name, value in (("clip", r.clip), ("noise", r.noise), ("cost", r.cost))
+        if value is not None
+    ]
+    total = sum(r.bytes for r in releases)
+    return Sent(array, len(releases), shapes, _few([r.dtype for r in releases]), total, _few(guards))
+
+
+def _by_array(releases: list[Release]) -> list[Sent]:
+    groups: dict[str, list[Release]] = defaultdict(list)
+    for release in releases:
+        groups[release.array].append(release)
+    return [_sent(array, found) for array, found in groups.items()]
+
+
+def _few(texts: list[str], limit: int = 4) -> str:
+    distinct = list(dict.fromkeys(texts))
+    more = f" and {len(distinct) - limit} more" if len(distinct) > limit else ""
+    return ", ".join(distinct[:limit]) + more
+
+
+def _shape(shape: list[int]) -> str:
+    return " × ".join(str(n) for n in shape) or "one number"
+
+
+class Verdict(NamedTuple):
+    """Whether the ledger shows sizes that depend on rows: ``same`` is None where it cannot tell."""
+
+    same: bool | None
+    text: str
+
+
+def verdict(folder: Folder) -> Verdict:
+    """Compare the shapes that clients with different numbers of rows sent in the same round."""
+    rows = {c.client: c.rows for c in folder.evaluation.clients}
+    shapes: dict[tuple[int, str], set[tuple[int, ...]]] = defaultdict(set)
+    for r in folder.ledger:
+        shapes[r.round, r.array].add(tuple(r.shape))
+    different = sorted({array for (_, array), found in shapes.items() if len(found) > 1})
+    if different:
+        return Verdict(
+            False, f"Clients sent different shapes of {', '.join(different)}: check whether they follow the rows."
+        )
+    counts = {rows[r.client] for r in folder.ledger if r.client in rows}
+    if len(counts) < 2:
+        return Verdict(
+            None, "All clients hold the same number of rows, so this run cannot show whether sizes depend on it."
+        )
+    held = f"{min(counts):,} to {max(counts):,} rows"
+    return Verdict(True, f"Sizes do not depend on rows: every array had one shape at all clients, which hold {held}.")
+
+
+def guarantee(folder: Folder) -> PrivacyRecord | None:
+    """Return the privacy record if, and only if, it is one that may be printed as a guarantee."""
+    p = folder.privacy
+    if p is None or not p.private or p.unit not in ("record", "client") or p.epsilon is None or p.delta is None:
+        return None
+    adds = "add" in (p.relation or "").lower() and "remove" in (p.relation or "").lower()
+    return p if adds and math.isfinite(p.epsilon) and p.epsilon >= 0 and 0 <= p.delta < 1 else None
+
+
+def privacy(folder: Folder) -> dict[str, Any]:
+    """The spend of the whole run, or the plain statement that there is no guarantee."""
+    spent = [r.epsilon for r in folder.history]
+    known = finite(spent)
+    text = f"Epsilon by round: {words.number(known[-1])} at the end." if known else ""
+    figure = chart(
+        text, [r.round for r in folder.history], [Series("epsilon", spent)], titles=("round", "epsilon"), zero=True
+    )
+    return {
+        "claim": guarantee(folder),
+        "record": folder.privacy,
+        "chart": figure if len(known) > 1 else None,
+        "secure": folder.manifest.config.get("secure") is True,
+        "stays": verdict(folder).same is not False,
+    }

@@ -1,0 +1,1 @@
+"""Runs on files: a configuration goes in, a run folder comes out."""

@@ -1,0 +1,94 @@
+"""The configuration of a run: what ``cofactor fit`` takes, and the file that reproduces it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from cofactor.types import CofactorError
+
+BY = ("iid", "dirichlet", "sorted")
+FEATURES = ("same", "intersection", "union", "position")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a run. Paths are made absolute when a run is written."""
+
+    inputs: list[str]
+    rank: int
+    method: str = "exact"
+    boolean: bool = False
+    rounds: int = 50
+    tol: float = 1e-4
+    seed: int = 0
+    participation: float = 1.0
+    engine: str = "inline"
+    features: str = "same"
+    layer: str | None = None
+    group_by: str | None = None
+    split: int | None = None
+    by: str = "iid"
+    label: str | None = None
+    alpha: float = 0.5
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run before anything is read."""
+        if not self.inputs:
+            raise CofactorError("expected at least one input file, found none.")
+        if self.group_by and self.split:
+            raise CofactorError("expected either --group-by or --split, found both.")
+        if (self.group_by or self.split) and len(self.inputs) > 1:
+            raise CofactorError(
+                f"--group-by and --split make clients of one file; found {len(self.inputs)} files, which are clients."
+            )
+        for name, known in (("by", BY), ("features", FEATURES), ("engine", ("inline",))):
+            if getattr(self, name) not in known:
+                raise CofactorError(f"{name}: expected one of {', '.join(known)}; found {getattr(self, name)!r}.")
+        if self.split and self.by != "iid" and not self.label:
+            raise CofactorError(f"--by {self.by} spreads rows by a label; name its column with --label.")
+
+    def absolute(self) -> Config:
+        """Return the same configuration with absolute paths, so that it can be run from anywhere."""
+        return Config(**{**asdict(self), "inputs": [str(Path(p).resolve()) for p in self.inputs]})
+
+
+def read(path: Path) -> Config:
+    """Read a TOML configuration; an unknown key is an error that suggests the nearest known one."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise CofactorError(f"{path}: expected a configuration, found no such file.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CofactorError(f"{path}: expected TOML, found: {error}.") from error
+    known = [f.name for f in fields(Config)]
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}."
+            raise CofactorError(f"{path}: unknown key {key!r}{hint}")
+    for key in ("inputs", "rank"):
+        if key not in values:
+            raise CofactorError(f"{path}: expected the key {key!r}, found only {', '.join(values) or 'nothing'}.")
+    values["inputs"] = [str(path.parent / p) for p in values["inputs"]]
+    return Config(**values)
+
+
+def to_toml(config: Config) -> str:
+    """Write a configuration as TOML; what is None is left out."""
+    values = asdict(config)
+    options = values.pop("options")
+    lines = [f"{name} = {_value(v)}" for name, v in values.items() if v is not None]
+    if options:
+        lines += ["", "[options]", *(f"{name} = {_value(v)}" for name, v in options.items() if v is not None)]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    """JSON's strings, numbers, booleans and lists are TOML's."""
+    return json.dumps(value, ensure_ascii=False)

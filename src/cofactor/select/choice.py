@@ -1,0 +1,118 @@
+"""From the clients' scalars to curves over ranks, and from the curves to one rank with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from cofactor.types import Array
+
+STABLE = 0.9
+NEGLIGIBLE = 1e-4
+"""Differences of relative squared errors under this count as none: the ridge of the codes is of that size."""
+
+
+class Curves(NamedTuple):
+    """One entry per rank (K), rank 1 first; see :class:`cofactor.select.rank.RankScan`."""
+
+    ranks: Array
+    heldout: Array
+    heldout_std: Array
+    gap_error: Array
+    training: Array
+    seed_stability: Array
+    client_stability: Array
+    gain_error: Array
+
+    def at(self, ranks: Array) -> Curves:
+        """Return the curves at some of the ranks."""
+        keep = np.isin(self.ranks, ranks)
+        return Curves(*(a[keep] for a in self))
+
+
+def curves(ranks: Array, scalars: Mapping[str, Array], *, chosen: Array) -> Curves:
+    """Pool the scalars that the clients sent; ``chosen`` are the ranks that may be best.
+
+    ``heldout`` (c x K x S x groups) and ``heldout_square`` (c x groups), ``training`` (c x K x S),
+    ``training_square`` (c), and both stabilities (K). ``gain_error`` is the standard error of ``heldout(1) - heldout``.
+    """
+    errors, squares = scalars["heldout"], scalars["heldout_square"]
+    heldout = errors.sum(axis=(0, 3)).mean(axis=1) / squares.sum()
+    apart = _ratio(errors.sum(axis=3), squares.sum(axis=1)[:, None, None])
+    best = int(np.argmin(np.where(np.isin(ranks, chosen), heldout, np.inf)))
+    training = scalars["training"].sum(axis=0).mean(axis=1) / scalars["training_square"].sum()
+    stability = scalars["seed_stability"], scalars["client_stability"]
+    gap, gain = (paired_error(errors, squares, reference=i) for i in (best, 0))
+    return Curves(ranks, heldout, apart.std(axis=(0, 2)), gap, training, *stability, gain)
+
+
+def paired_error(errors: Array, squares: Array, *, reference: int) -> Array:
+    """Standard error of ``heldout(k) - heldout(reference)`` (K).
+
+    Takes errors (c x K x S x groups) and squares (c x groups).
+    Groups of rows are the independent units: ``u / (u - 1) sum_u (d_u - D q_u)^2 / Q^2`` with differences ``d_u``,
+    squares ``q_u``, ``Q = sum q_u`` and ``D = sum d_u / Q``; the variance of the mean over seeds is added.
+    """
+    difference = errors - errors[:, reference : reference + 1]
+    units = difference.mean(axis=2).transpose(0, 2, 1).reshape(-1, errors.shape[1])
+    q, total, u = squares.reshape(-1), squares.sum(), squares.size
+    rest = units - np.outer(q, units.sum(axis=0) / total)
+    variance = u / max(u - 1, 1) * np.sum(rest**2, axis=0) / total**2
+    by_seed, seeds = difference.sum(axis=(0, 3)) / total, errors.shape[2]
+    if seeds > 1:
+        variance = variance + by_seed.var(axis=1, ddof=1) / seeds
+    return np.sqrt(variance)
+
+
+def choose(found: Curves, baseline: float, *, stable: float = STABLE) -> tuple[int, str]:
+    """Return the suggested rank and why, in words."""
+    best = int(np.argmin(found.heldout))
+    lowest, k = found.heldout[best], found.ranks
+    if found.ranks[best] > 1 and baseline - lowest <= max(found.gain_error[best], NEGLIGIBLE):
+        return int(k[0]), (
+            f"Nothing beyond one component is stable: no rank predicts held-out cells better than rank 1 does "
+            f"(error {baseline:.3g}; best {lowest:.3g} at rank {k[best]}). The data look like one pattern plus noise; "
+            f"{k[0]} is the smallest rank of the scan."
+        )
+    near = found.heldout - lowest <= np.maximum(found.gap_error, NEGLIGIBLE)
+    firm = ~(found.seed_stability < stable)
+    if (near & firm).any():
+        i = int(np.argmax(near & firm))
+        return int(k[i]), _within(found, i, best)
+    if firm.any():
+        i = int(np.argmin(np.where(firm, found.heldout, np.inf)))
+        return int(k[i]), (
+            f"Rank {k[i]} has the lowest held-out error ({found.heldout[i]:.3g}) of the ranks whose components return "
+            f"with other seeds (matched cosine {found.seed_stability[i]:.2f}). Rank {k[best]} predicts better "
+            f"({lowest:.3g}), but its components do not return ({found.seed_stability[best]:.2f}, wanted {stable:g})."
+        )
+    i = int(np.argmax(near))
+    return int(k[i]), (
+        f"No rank is stable: components change with the seed everywhere (matched cosine at most "
+        f"{np.nanmax(found.seed_stability):.2f}, wanted {stable:g}). Rank {k[i]} is the smallest within one standard "
+        f"error of the best held-out error ({lowest:.3g} at rank {k[best]}); read its components with care."
+    )
+
+
+def _within(found: Curves, i: int, best: int) -> str:
+    """Say why the i-th rank is the one."""
+    k, lowest = found.ranks, found.heldout[best]
+    if i == best:
+        text = f"Rank {k[i]} has the lowest held-out error ({lowest:.3g})"
+    else:
+        text = (
+            f"Rank {k[i]} is the smallest stable rank whose held-out error ({found.heldout[i]:.3g}) is within one "
+            f"standard error ({found.gap_error[i]:.2g}) of the best ({lowest:.3g} at rank {k[best]})"
+        )
+    seed, client = found.seed_stability[i], found.client_stability[i]
+    text += "" if np.isnan(seed) else f"; its components return with other seeds (matched cosine {seed:.2f})"
+    text += "" if np.isnan(client) else f"; clients alone find those they use with a cosine of {client:.2f}"
+    last = len(k) > 1 and best == len(k) - 1
+    return text + (". The error still falls at the end of the scan: try larger ranks." if last else ".")
+
+
+def _ratio(up: Array, down: Array) -> Array:
+    """Divide; 0 where there is nothing to divide by."""
+    return np.divide(up, down, out=np.zeros(up.shape), where=np.broadcast_to(down, up.shape) > 0)

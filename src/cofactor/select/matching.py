@@ -1,0 +1,66 @@
+"""Match components between factors: over seeds, over clients, over rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from cofactor.combine import summaries
+from cofactor.combine.align import Lap
+from cofactor.combine.summaries import Summary
+from cofactor.local.stats import normalize
+from cofactor.types import Array
+
+USED = 0.1
+"""A client uses a component whose share there is at least this part of an equal share 1 / k."""
+OWN_RESTARTS = 2
+
+
+def cosines(reference: Array, H: Array) -> Array:
+    """Cosine of every row of the reference (k x m) with its partner in H, one partner each; 0 without one (k)."""
+    A, B = (normalize(M.astype(np.float64)) for M in (reference, H))
+    return np.clip(np.einsum("km,km->k", A, Lap()(A, B) @ B), 0, 1)
+
+
+def agreement(factors: Sequence[Array]) -> float:
+    """Mean matched cosine over all pairs of factors of one rank; NaN for fewer than two."""
+    pairs = [float(cosines(A, B).mean()) for A, B in combinations(factors, 2)]
+    return float(np.mean(pairs)) if pairs else np.nan
+
+
+def shares(gram: Array, H: Array) -> Array:
+    """Share of every component in the squared reconstruction, from ``gram = W^T W`` and H (k).
+
+    ``s_l = <W_l H_l, W H> / |W H|^2 = sum_p gram_lp (H H^T)_lp / |W H|^2``: terms >= 0 that sum to 1; the overlap of
+    two components goes half to each. Zeros where there is nothing to share.
+    """
+    H = H.astype(np.float64, copy=False)
+    parts = np.sum(gram * (H @ H.T), axis=1)
+    return parts / parts.sum() if parts.sum() > 0 else np.zeros(len(H))
+
+
+def own_components(summary: Summary, share: Array, *, seed: int = 0) -> Array:
+    """Factorize one client's summary alone, at as many components as it uses of the shared ones (r x m)."""
+    count = int(np.sum(share >= USED / len(share)))
+    possible = int(np.sum(np.diag(summary.gram) > 0))
+    rank = max(min(count, possible), 1)
+    return summaries.fit([summary], rank, seed=seed, restarts=OWN_RESTARTS)[0]
+
+
+def client_agreement(union: Sequence[Summary], H: Array, C: Array) -> float:
+    """How well clients on their own find the shared components they use: mean over clients of ``sum_l s_l cos_l``.
+
+    ``C`` (clients x r x k) are the codes of the summaries in H, the shares ``s_l`` those of the matched components,
+    scaled to sum 1. NaN for fewer than two clients that sent something.
+    """
+    found = []
+    for summary, c in zip(union, C, strict=True):
+        if not summary.gram.any():
+            continue
+        share = shares(c.T @ summary.gram @ c, H)
+        match = cosines(H, own_components(summary, share))
+        weight = share * (match > 0)
+        found.append(float(weight @ match / weight.sum()) if weight.any() else 0.0)
+    return float(np.mean(found)) if len(found) > 1 else np.nan

@@ -1,0 +1,201 @@
+"""Component passports: where a component is found, how stable it is, what it is made of, how much it explains."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from cofactor.combine import summaries
+from cofactor.combine.summaries import Summary
+from cofactor.engines.inline import check_clients
+from cofactor.local.stats import normalize, unit_rows
+from cofactor.method import SERVER, rng
+from cofactor.methods.alone import Alone
+from cofactor.methods.one_shot import ROWS_PER_COMPONENT
+from cofactor.methods.summed import Summed
+from cofactor.select.matching import cosines, own_components, shares
+from cofactor.types import Array, CofactorError, Data, Message
+
+FOUND = 0.8
+LAST_ROUNDS = 5
+RESTARTS = 4
+
+
+@dataclass(frozen=True)
+class Passport:
+    """One component of a shared factor.
+
+    ``clients`` of the ``n_clients`` find it: their own best match has a cosine of at least 0.8 (``cosines``, one per
+    client, 0 without a match). ``stability`` is the mean matched cosine with fits of the clients' summaries from other
+    seeds. ``drift`` is the largest distance ``|h_t - h|`` (rows at norm 1, matched) over the last five rounds, None
+    without a history. ``share`` is ``<W_l H_l, W H> / |W H|^2`` over all clients, ``client_shares`` the same at
+    each client; shares sum to 1 over components. ``features`` are the largest entries of the row at norm 1.
+    """
+
+    component: int
+    clients: int
+    n_clients: int
+    cosines: tuple[float, ...]
+    stability: float
+    drift: float | None
+    share: float
+    client_shares: tuple[float, ...]
+    features: tuple[tuple[str | int, float], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in lists, dictionaries and numbers that JSON knows."""
+        features = [{"feature": name, "weight": weight} for name, weight in self.features]
+        lists = {"cosines": list(self.cosines), "client_shares": list(self.client_shares)}
+        return {**asdict(self), **lists, "features": features}
+
+
+def table(passports: Sequence[Passport]) -> list[dict[str, Any]]:
+    """One short row per component, by falling share, ready to print."""
+    return [
+        {
+            "component": p.component,
+            "share": p.share,
+            "clients": f"{p.clients}/{p.n_clients}",
+            "stability": p.stability,
+            "drift": p.drift,
+            "features": ", ".join(str(name) for name, _ in p.features),
+        }
+        for p in sorted(passports, key=lambda p: -p.share)
+    ]
+
+
+def passports(
+    Xs: Sequence[Data],
+    factor: Array,
+    codes: Sequence[Array],
+    *,
+    seeds: int = 3,
+    history_factors: Sequence[Array] | None = None,
+    feature_names: Sequence[str] | None = None,
+    top: int = 10,
+    seed: int = 0,
+) -> list[Passport]:
+    """Return one :class:`Passport` per row of the factor (k x m), given each client's codes (n_j x k).
+
+    Clients factorize alone and send one summary and the k x k gram of their codes (:func:`describe`); all else
+    is done by the server (:func:`assemble`). ``history_factors`` are the shared factors of the rounds, oldest first.
+    """
+    data = check_clients(Xs)
+    _check(data, factor, codes)
+    work = [(X, factor, W, rng(seed, j, 0)) for j, (X, W) in enumerate(zip(data, codes, strict=True))]
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        messages = list(pool.map(lambda w: describe(w[0], w[1], codes=w[2], rng=w[3]), work))
+    return assemble(
+        messages,
+        factor,
+        seeds=seeds,
+        history_factors=history_factors,
+        feature_names=feature_names,
+        top=top,
+        seed=seed,
+    )
+
+
+def describe(X: Data, factor: Array, *, codes: Array, rng: np.random.Generator) -> Message:
+    """Client: its own summary ``factor`` (k x m) and ``gram`` (k x k), and ``code_gram = W^T W`` (k x k) of its codes.
+
+    A client of one row sends an empty summary: it would be that row.
+    """
+    k, m = factor.shape
+    W, _ = unit_rows(codes.astype(np.float64), factor.astype(np.float64))
+    own, gram = np.zeros((k, m), X.dtype), np.zeros((k, k))
+    r = min(k, X.shape[0] // ROWS_PER_COMPONENT, m)
+    if r > 0:
+        V, H = Alone(Summed(r))(X, r, rng)
+        own[:r], gram[:r, :r] = H, V.T.astype(np.float64) @ V
+        own[np.diag(gram) == 0] = 0
+    return Message({"factor": own, "gram": gram, "code_gram": W.T @ W}, float(X.shape[0]))
+
+
+def assemble(
+    messages: Sequence[Message],
+    factor: Array,
+    *,
+    seeds: int = 3,
+    history_factors: Sequence[Array] | None = None,
+    feature_names: Sequence[str] | None = None,
+    top: int = 10,
+    seed: int = 0,
+) -> list[Passport]:
+    """Server: turn what :func:`describe` sent into passports."""
+    if seeds < 1 or top < 1:
+        raise CofactorError(f"seeds and top must be at least 1. Found seeds={seeds}, top={top}.")
+    H = normalize(factor.astype(np.float64))
+    names = _names(feature_names, H.shape[1])
+    union = [Summary(m.arrays["factor"], m.arrays["gram"], m.weight, 0.0) for m in messages]
+    grams = [m.arrays["code_gram"] for m in messages]
+    apart, whole = np.array([shares(g, H) for g in grams]), shares(np.sum(grams, axis=0), H)
+    found = np.array([_own_match(s, H, share) for s, share in zip(union, apart, strict=True)])
+    stability, drift = _stability(union, H, seeds, seed), _drift(history_factors, H)
+    return [
+        Passport(
+            component=i,
+            clients=int(np.sum(found[:, i] >= FOUND)),
+            n_clients=len(messages),
+            cosines=tuple(found[:, i].tolist()),
+            stability=float(stability[i]),
+            drift=None if drift is None else float(drift[i]),
+            share=float(whole[i]),
+            client_shares=tuple(apart[:, i].tolist()),
+            features=_top(H[i], names, top),
+        )
+        for i in range(len(H))
+    ]
+
+
+def _own_match(summary: Summary, H: Array, share: Array) -> Array:
+    """Cosine of every shared component with the client's own best match (k)."""
+    return cosines(H, own_components(summary, share)) if summary.gram.any() else np.zeros(len(H))
+
+
+def _stability(union: list[Summary], H: Array, seeds: int, seed: int) -> Array:
+    """Mean matched cosine of every component over fits of the union from other seeds (k); 0 where nothing was sent."""
+    if not any(s.gram.any() for s in union):
+        return np.zeros(len(H))
+    others = rng(seed, SERVER, 0).integers(2**31, size=seeds).tolist()
+    return np.mean([cosines(H, summaries.fit(union, len(H), seed=s, restarts=RESTARTS)[0]) for s in others], axis=0)
+
+
+def _drift(history: Sequence[Array] | None, H: Array) -> Array | None:
+    """Largest distance of every component to its match in the last rounds (k): ``sqrt(2 - 2 cos)`` at norm 1."""
+    if not history:
+        return None
+    for t, past in enumerate(history):
+        if past.shape != H.shape:
+            raise CofactorError(f"history_factors[{t}]: expected shape {H.shape} like the factor, found {past.shape}.")
+    moved = [np.sqrt(2 - 2 * cosines(H, past)) for past in history[-LAST_ROUNDS:]]
+    return np.max(moved, axis=0)
+
+
+def _top(row: Array, names: Sequence[str] | None, top: int) -> tuple[tuple[str | int, float], ...]:
+    """Return the largest entries above 0 by falling weight; equal weights in the order of the features."""
+    order = np.argsort(-row, kind="stable")[:top]
+    return tuple((int(i) if names is None else str(names[i]), float(row[i])) for i in order if row[i] > 0)
+
+
+def _names(names: Sequence[str] | None, m: int) -> Sequence[str] | None:
+    if names is not None and len(names) != m:
+        raise CofactorError(f"feature_names: expected one name per feature ({m}), found {len(names)}.")
+    return names
+
+
+def _check(data: list[Data], factor: Array, codes: Sequence[Array]) -> None:
+    """Refuse a factor or codes that do not belong to the data."""
+    if factor.ndim != 2 or factor.shape[1] != data[0].shape[1]:
+        raise CofactorError(f"factor: expected k x {data[0].shape[1]} features, found shape {factor.shape}.")
+    if len(codes) != len(data):
+        raise CofactorError(f"codes: expected one array per client ({len(data)}), found {len(codes)}.")
+    for j, (X, W) in enumerate(zip(data, codes, strict=True)):
+        if W.shape != (X.shape[0], len(factor)):
+            raise CofactorError(f"client {j}: expected codes of {(X.shape[0], len(factor))}, found {W.shape}.")

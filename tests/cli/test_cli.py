@@ -1,0 +1,201 @@
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from contextlib import redirect_stderr, redirect_stdout
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from cofactor import FederatedNMF, run
+from cofactor.cli import main
+from cofactor.data import synthetic
+from cofactor.engines.history import Stop
+from cofactor.methods import catalog
+
+Done = namedtuple("Done", "stdout stderr")
+
+
+def cofactor(*words, cwd, check=0):
+    """Run the command in this process: starting an interpreter for each would take most of the time."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["cofactor", *map(str, words)])
+        with pytest.raises(SystemExit) as exit:
+            main()
+    assert (exit.value.code or 0) == check, err.getvalue()
+    return Done(out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def hospitals(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hospitals")
+    Xs = synthetic.blocks(3, 50, features=24, rank=4, seed=5).Xs
+    names = [f"gene{i}" for i in range(24)]
+    pd.DataFrame(Xs[0], columns=names).to_csv(folder / "ann.csv", index=False)
+    pd.DataFrame(Xs[1], columns=names).to_parquet(folder / "bob.parquet")
+    pd.DataFrame(Xs[2][:, ::-1], columns=names[::-1]).to_csv(folder / "cyd.tsv", index=False, sep="\t")
+    return folder, Xs
+
+
+def test_files_are_clients_and_the_numbers_are_those_of_python(hospitals, tmp_path):
+    folder, Xs = hospitals
+    files = [folder / f for f in ("ann.csv", "bob.parquet", "cyd.tsv")]
+    result = json.loads(cofactor("fit", *files, "-k", 4, "--seed", 3, "--out", "run", "--json", cwd=tmp_path).stdout)
+    model = FederatedNMF(4, random_state=3).fit(Xs)
+    saved = np.load(tmp_path / "run" / "factor.npz")
+    np.testing.assert_array_equal(saved["factor"], model.components_)
+    assert saved["feature_names"][0] == "gene0"
+    assert result["error"] == pytest.approx(model.reconstruction_err_)
+    codes = np.load(tmp_path / "run" / "clients" / "bob" / "codes.npy")
+    np.testing.assert_array_equal(codes, model.codes_[1])
+    assert (tmp_path / "run" / "report.html").exists()
+    assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == model.n_rounds_
+
+
+def test_the_ledger_lists_every_array_of_every_message(hospitals, tmp_path):
+    folder, _ = hospitals
+    cofactor("fit", folder / "ann.csv", folder / "bob.parquet", "-k", 3, "--rounds", 4, "-q", cwd=tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
+    method = catalog.make("exact", 3)
+    for line in lines:
+        assert tuple(line["shape"]) == method.schema(24, line["round"])[line["array"]]
+        assert 50 not in line["shape"]
+    assert {line["client"] for line in lines} == {"ann", "bob"}
+    assert len(lines) == 2 * sum(len(method.schema(24, t)) for t in range(4))
+
+
+def test_the_written_config_reproduces_the_run(hospitals, tmp_path):
+    folder, _ = hospitals
+    cofactor("fit", folder / "ann.csv", folder / "cyd.tsv", "-k", 3, "--seed", 9, "-q", "--out", "one", cwd=tmp_path)
+    cofactor("fit", "--config", "one/run.toml", "--out", "two", "-q", cwd=tmp_path)
+    first, second = (np.load(tmp_path / name / "factor.npz")["factor"] for name in ("one", "two"))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_one_file_becomes_clients_by_column_or_by_split(hospitals, tmp_path):
+    _, Xs = hospitals
+    table = pd.DataFrame(np.vstack(Xs), columns=[f"g{i}" for i in range(24)])
+    table["ward"] = np.repeat([2, 0, 1], 50)
+    table.to_csv(tmp_path / "all.csv", index=False)
+    out = cofactor("fit", "all.csv", "--group-by", "ward", "-k", 4, "--json", "--out", "g", cwd=tmp_path).stdout
+    assert [c["client"] for c in json.loads(out)["clients"]] == ["0", "1", "2"]
+    outcome = run(catalog.make("exact", 4), [Xs[1], Xs[2], Xs[0]], rounds=50, stop=Stop(1e-4))
+    np.testing.assert_allclose(np.load(tmp_path / "g" / "factor.npz")["factor"], outcome.factor, atol=1e-9)
+    words = ("--split", 4, "--by", "dirichlet", "--label", "ward", "--alpha", 0.3)
+    out = cofactor("fit", "all.csv", *words, "-k", 4, "--json", "--out", "s", cwd=tmp_path).stdout
+    assert [c["client"] for c in json.loads(out)["clients"]] == [f"client-{j}" for j in range(4)]
+
+
+def test_features_that_a_client_lacks_are_missing_and_not_zero(hospitals, tmp_path):
+    _, Xs = hospitals
+    names = np.array([f"g{i}" for i in range(24)])
+    for name, X, keep in (("a", Xs[0], slice(0, 20)), ("b", Xs[1], slice(4, 24)), ("c", Xs[2], slice(0, 24))):
+        pd.DataFrame(X[:, keep], columns=names[keep]).to_csv(tmp_path / f"{name}.csv", index=False)
+    files = ("a.csv", "b.csv", "c.csv")
+    error = cofactor("fit", *files, "-k", 4, cwd=tmp_path, check=2).stderr
+    assert error.startswith("cofactor: ")
+    assert error.count("\n") == 1
+    cofactor("fit", *files, "-k", 4, "--features", "union", "-q", "--out", "union", cwd=tmp_path)
+    cofactor("fit", *files, "-k", 4, "--features", "intersection", "-q", "--out", "cut", cwd=tmp_path)
+    assert np.load(tmp_path / "union" / "factor.npz")["factor"].shape == (4, 24)
+    assert np.load(tmp_path / "cut" / "factor.npz")["factor"].shape == (4, 16)
+    error = cofactor("fit", *files, "-k", 4, "--features", "union", "--method", "fedavg", cwd=tmp_path, check=2).stderr
+    assert "fedavg" in error
+
+
+def test_kill_9_and_resume_end_with_the_same_factor_bit_for_bit(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", rng.uniform(size=(4000, 8)) @ rng.uniform(size=(8, 300)))
+    words = ["a.npy", "b.npy", "-k", "8", "--tol", "0", "--rounds", "60", "--option", "start=random", "-q"]
+    cofactor("fit", *words, "--out", "whole", cwd=tmp_path)
+    command = [sys.executable, "-c", "from cofactor.cli import main; main()", "fit", *words, "--out", "cut"]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    history = tmp_path / "cut" / "history.jsonl"
+    while process.poll() is None and not (history.exists() and len(history.read_text().splitlines()) >= 5):
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "cut" / "factor.npz").exists()
+    cofactor("resume", "cut", "-q", cwd=tmp_path)
+    whole, cut = (np.load(tmp_path / name / "factor.npz")["factor"] for name in ("whole", "cut"))
+    np.testing.assert_array_equal(whole, cut)
+    rounds = [json.loads(line)["round"] for line in history.read_text().splitlines()]
+    assert rounds == list(range(60))
+    ledger = [json.loads(line)["round"] for line in (tmp_path / "cut" / "ledger.jsonl").read_text().splitlines()]
+    assert sorted(ledger) == sorted(t for t in range(60) for _ in range(6))
+
+
+def test_transform_gives_the_codes_of_new_rows(hospitals, tmp_path):
+    folder, Xs = hospitals
+    cofactor("fit", folder / "ann.csv", folder / "bob.parquet", "-k", 4, "-q", cwd=tmp_path)
+    cofactor("transform", "run", folder / "cyd.tsv", "--out", "codes.npy", cwd=tmp_path)
+    model = FederatedNMF(4, random_state=0).fit(Xs[:2])
+    np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), model.transform(Xs[2]), atol=1e-9)
+
+
+def test_the_verbs_that_only_show_something(hospitals, tmp_path):
+    folder, _ = hospitals
+    cofactor("fit", folder / "ann.csv", "-k", 3, "-q", cwd=tmp_path)
+    assert "ann" in cofactor("evaluate", "run", cwd=tmp_path).stdout
+    assert json.loads(cofactor("methods", "--json", cwd=tmp_path).stdout)[0]["name"] == "exact"
+    assert json.loads(cofactor("doctor", "--json", cwd=tmp_path).stdout)["small run"] == "ok"
+    assert cofactor("report", "run", "--out", "page.html", cwd=tmp_path).stdout.strip() == "page.html"
+    for verb in ("fit", "resume", "transform", "evaluate", "report", "methods", "doctor", "demo"):
+        assert "Example: cofactor" in cofactor(verb, "--help", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("fit", "nothing.csv", "-k", 3), "nothing.csv: expected a file"),
+        (("fit", "bad.xyz", "-k", 3), "bad.xyz: expected one of the suffixes"),
+        (("fit", "ragged.csv", "-k", 3), "ragged.csv"),
+        (("fit", "negative.npz", "-k", 3), "Negative values in data"),
+        (("fit", "small.npz", "-k", 30), "rank: expected at most 5"),
+        (("fit", "small.npz"), "the number of components with -k"),
+        (("fit", "small.npz", "-k", 2, "--method", "exakt"), "Did you mean 'exact'?"),
+        (("fit", "small.npz", "-k", 2, "--option", "strat=lap"), "has no option 'strat'"),
+        (("fit", "small.npz", "-k", 2, "--split", 3, "--by", "sorted"), "--label"),
+        (("fit", "--config", "typo.toml"), "unknown key 'ronds'; did you mean 'rounds'?"),
+        (("fit", "--config", "none.toml"), "none.toml: expected a configuration"),
+        (("resume", "nowhere"), "nowhere: expected a run folder"),
+        (("report", "nowhere"), "nowhere"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(words, text, tmp_path):
+    (tmp_path / "bad.xyz").write_text("1")
+    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2,3\n")
+    np.savez(tmp_path / "negative.npz", X=-np.ones((5, 5)))
+    sparse.save_npz(tmp_path / "small.npz", sparse.csr_matrix(np.eye(5)))
+    (tmp_path / "typo.toml").write_text('inputs = ["small.npz"]\nrank = 2\nronds = 3\n')
+    error = cofactor(*words, cwd=tmp_path, check=2).stderr
+    assert text in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+    assert not (tmp_path / "run" / "factor.npz").exists()
+
+
+def test_an_existing_run_is_not_written_over(hospitals, tmp_path):
+    folder, _ = hospitals
+    cofactor("fit", folder / "ann.csv", "-k", 3, "-q", cwd=tmp_path)
+    before = (tmp_path / "run" / "factor.npz").read_bytes()
+    error = cofactor("fit", folder / "bob.parquet", "-k", 3, "-q", cwd=tmp_path, check=2).stderr
+    assert "already holds a run" in error
+    assert (tmp_path / "run" / "factor.npz").read_bytes() == before
+
+
+def test_changed_inputs_are_not_resumed(tmp_path):
+    np.save(tmp_path / "a.npy", np.eye(6))
+    cofactor("fit", "a.npy", "-k", 2, "-q", cwd=tmp_path)
+    (tmp_path / "run" / "evaluation.json").unlink()
+    np.save(tmp_path / "a.npy", np.ones((6, 6)))
+    assert "found other contents" in cofactor("resume", "run", cwd=tmp_path, check=2).stderr

@@ -1,0 +1,163 @@
+"""Laws of every Boolean method: declared messages, the same bits everywhere, bits at the end."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from cofactor import boolean, run
+from cofactor.data import synthetic
+from cofactor.engines import inline
+from cofactor.engines.inline import Inline
+from cofactor.engines.rounds import check_message
+from cofactor.method import SERVER, rng, total
+from cofactor.methods import catalog
+from cofactor.methods.boolean_sweeps import Swept
+from cofactor.types import DataError
+
+VARIANTS = {
+    **{name: catalog.make(name, 4) for name in catalog.names(boolean=True)},
+    **{f"{name}, swept": catalog.make(name, 4, sweeps=2) for name in catalog.names(boolean=True)},
+    "felb, every": catalog.make("felb", 4, align="every"),
+    "felb, sums": catalog.make("felb", 4, align=None, rounds=5, sweeps=2),
+    "boolean-exact, changes": catalog.make("boolean-exact", 4, rounds=6, sweeps=2).partial(),
+    "asso, or": catalog.make("asso", 4, aggregate="or", align=None),
+    "elbmf, rounded": catalog.make("elbmf", 4, aggregate="round", align=None),
+}
+EVERY = pytest.mark.parametrize("name", VARIANTS)
+M = 30
+
+
+@pytest.fixture(scope="module")
+def clients():
+    X = synthetic.tiles(91, M, 4, noise=0.03, seed=1).X.astype(np.float32)
+    return [X[:33], X[33:72], X[72:]]
+
+
+def play(method, Xs, rounds=7, sums=False):
+    """Run by hand, as a real federation would: clients see the broadcast only. Yields (t, messages, shared)."""
+    shared = method.start(M, rng(0, SERVER, -1))
+    locals_ = [method.join(X, shared.broadcast(), rng(0, j, -1)) for j, X in enumerate(Xs)]
+    for t in range(min(rounds, method.rounds or rounds)):
+        replies = [
+            method.step(X, shared.broadcast(), local, t, rng(0, j, t)) for j, (X, local) in enumerate(zip(Xs, locals_))
+        ]
+        locals_, messages = [list(r) for r in zip(*replies)]
+        shared = method.aggregate(shared, [total(messages)] if sums else messages, t)
+        yield t, messages, shared
+
+
+@EVERY
+def test_messages_are_declared_and_their_size_is_free_of_the_rows(name, clients):
+    method = VARIANTS[name]
+    few = [{n: np.shape(a) for n, a in m.arrays.items()} for _, ms, _ in play(method, clients) for m in ms]
+    more = [np.vstack([X, X]) for X in clients]
+    many = [{n: np.shape(a) for n, a in m.arrays.items()} for _, ms, _ in play(method, more) for m in ms]
+    assert few == many
+    assert not any({33, 39, 19} & set(shape) for message in few for shape in message.values())
+    for t, messages, _ in play(method, clients):
+        for j, message in enumerate(messages):
+            check_message(message, method.schema(M, t), client=j, t=t)
+
+
+@EVERY
+def test_factor_and_codes_are_bits(name, clients):
+    result = run(VARIANTS[name], clients, rounds=8)
+    assert result.factor.shape == (4, M)
+    for F in [result.factor, *result.codes]:
+        assert F.dtype == np.uint8
+        assert F.max(initial=0) <= 1
+    assert [W.shape for W in result.codes] == [(33, 4), (39, 4), (19, 4)]
+
+
+@EVERY
+def test_runs_are_reproducible_whatever_the_workers(name, clients):
+    a, b = (run(VARIANTS[name], clients, rounds=6, seed=3, engine=Inline(workers)) for workers in (1, 2))
+    np.testing.assert_array_equal(a.factor, b.factor)
+    assert [r.loss for r in a.history] == [r.loss for r in b.history]
+
+
+@pytest.mark.parametrize("name", [n for n, m in VARIANTS.items() if m.additive])
+def test_additive_methods_need_only_the_sum(name, clients):
+    for (_, _, each), (_, _, summed) in zip(
+        play(VARIANTS[name], clients), play(VARIANTS[name], clients, sums=True), strict=True
+    ):
+        np.testing.assert_allclose(summed.factor, each.factor, atol=1e-6)
+
+
+def test_methods_that_promise_sums():
+    additive = {name for name, m in VARIANTS.items() if m.additive}
+    assert {"boolean-exact", "boolean-exact, swept", "felb, sums", "asso, or", "elbmf, rounded"} <= additive
+    assert not {"boolean-oneshot", "felb", "felb, every", "asso"} & additive
+
+
+@EVERY
+def test_methods_pickle_and_compare(name):
+    copy = pickle.loads(pickle.dumps(VARIANTS[name]))
+    assert copy == VARIANTS[name]
+    assert hash(copy) == hash(VARIANTS[name])
+
+
+@EVERY
+def test_step_changes_nothing_in_place(name, clients):
+    method, X = VARIANTS[name], clients[0].copy()
+    shared = method.start(M, rng(0, SERVER, -1)).broadcast()
+    local = method.join(X, shared, rng(0, 0, -1))
+    first, again = (method.step(X, shared, local, 0, rng(0, 0, 0))[1] for _ in range(2))
+    np.testing.assert_array_equal(X, clients[0])
+    for array in first.arrays:
+        np.testing.assert_array_equal(first.arrays[array], again.arrays[array])
+
+
+@EVERY
+def test_sparse_equals_dense(name, clients):
+    a, b = (run(VARIANTS[name], Xs, rounds=6, seed=1) for Xs in (clients, [sparse.csr_matrix(X) for X in clients]))
+    different = np.mean(a.factor != b.factor)
+    assert different <= 0.01  # sums of floats in another order may tip a bit
+
+
+@pytest.mark.parametrize("name", ["felb", "boolean-exact", "boolean-oneshot"])
+def test_other_values_than_bits_are_refused_at_the_client(name, clients):
+    with pytest.raises(DataError, match=r"Found 0.5 in row 0, column 0; cofactor.data.binarize"):
+        run(VARIANTS[name], [0.5 * np.ones((5, M)), clients[0]], rounds=1)
+
+
+@pytest.mark.parametrize("participation", [0.4, 1.0])
+@pytest.mark.parametrize("name", ["boolean-exact, changes", "felb, sums"])
+def test_sweeps_of_batched_tiny_clients_equal_the_same_clients_alone(name, participation, clients, monkeypatch):
+    rows = [X[i : i + 3] for X in clients for i in range(0, len(X), 3)]
+    plan = {"rounds": 8, "seed": 2, "participation": participation}
+    batched = run(VARIANTS[name], rows, **plan)
+    monkeypatch.setattr(inline, "TINY_ROWS", 0)
+    alone = run(VARIANTS[name], rows, **plan)
+    np.testing.assert_array_equal(batched.factor, alone.factor)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    data = synthetic.tiles(300, 80, 5, noise=0.1, seed=2)
+    bad = data.factor ^ (np.random.default_rng(0).random(data.factor.shape) < 0.2)
+    return data.X.astype(np.float32), bad.astype(np.uint8)
+
+
+def test_sweeps_on_clients_equal_those_on_the_stacked_rows_bit_for_bit(noisy):
+    X, start = noisy
+    method = Swept(catalog.make("boolean-exact", 5).method, first=0, sweeps=4)
+    one = run(method, [X], start=start)
+    for c in (2, 7):
+        many = run(method, np.array_split(X, c), start=start)
+        np.testing.assert_array_equal(many.factor, one.factor)
+        np.testing.assert_array_equal(np.vstack(many.codes), one.codes[0])
+        assert [r.loss for r in many.history] == [r.loss for r in one.history]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sweep_never_raises_the_error(seed, noisy):
+    X, bad = noisy
+    start = bad ^ (np.random.default_rng(seed).random((5, 80)) < 0.1)
+    method = Swept(catalog.make("boolean-exact", 5).method, first=0, sweeps=8)
+    losses = [r.loss for r in run(method, np.array_split(X, 3), start=start).history]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < losses[0]
+    assert 2 * losses[0] == boolean.error(X, boolean.greedy_refit(X, start), start)
