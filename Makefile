@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := src tests benchmarks tools
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test browser check format docs clean
 .DEFAULT_GOAL := demo
 
 $(READY): pyproject.toml
@@ -18,8 +18,15 @@ $(READY): pyproject.toml
 demo: $(READY)  ## five hospitals' worth of digits, one shared factor, a table and a picture
 	$(BIN)/cofactor demo
 
-test: $(READY)  ## the tests
+test: $(READY) browser  ## the tests
 	$(BIN)/python -m pytest
+
+# The report is tested in a real browser. Where it is missing and cannot be installed, that test says so.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+		echo "installing chromium and chromedriver for the report test"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y chromium chromium-driver >/dev/null; \
+	} || echo "could not install chromium; install the packages chromium and chromium-driver by hand"
 
 check: $(READY)  ## format, lint, types, layer rule, doctests
 	$(BIN)/ruff format --check $(SOURCES)
@@ -31,6 +38,9 @@ check: $(READY)  ## format, lint, types, layer rule, doctests
 format: $(READY)
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -149,8 +149,26 @@ def test_the_verbs_that_only_show_something(hospitals, tmp_path):
     assert json.loads(cofactor("methods", "--json", cwd=tmp_path).stdout)[0]["name"] == "exact"
     assert json.loads(cofactor("doctor", "--json", cwd=tmp_path).stdout)["small run"] == "ok"
     assert cofactor("report", "run", "--out", "page.html", cwd=tmp_path).stdout.strip() == "page.html"
-    for verb in ("fit", "resume", "transform", "evaluate", "report", "methods", "doctor", "demo"):
+    for verb in ("fit", "resume", "transform", "evaluate", "rank", "passports", "report", "methods", "doctor", "demo"):
         assert "Example: cofactor" in cofactor(verb, "--help", cwd=tmp_path).stdout
+
+
+def test_rank_and_passports_are_printed_kept_and_shown_in_the_report(hospitals, tmp_path):
+    folder, Xs = hospitals
+    files = [folder / f for f in ("ann.csv", "bob.parquet", "cyd.tsv")]
+    words = ("-k", "2:6", "--seeds", 2, "--out", "run", "--json")
+    scan = json.loads(cofactor("rank", *files, *words, cwd=tmp_path).stdout)
+    assert scan["ranks"] == [2, 3, 4, 5, 6]
+    assert scan["suggestion"] == 4
+    assert (tmp_path / "run" / "rank.png").stat().st_size > 10_000
+    cofactor("fit", *files, "-k", 4, "-q", "--out", "run", cwd=tmp_path)
+    shown = json.loads(cofactor("passports", "run", "--json", cwd=tmp_path).stdout)
+    assert [p["clients_found"] for p in shown] == [3] * 4
+    assert sum(p["share"] for p in shown) == pytest.approx(1)
+    assert shown[0]["top_features"][0][0].startswith("gene")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert scan["reason"][:30] in page
+    assert "Suggested" in cofactor("rank", *files, "-k", "3,4", "--seeds", 2, cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,42 @@ def evaluate(run: RunPath, json: Json = False) -> None:
 
 
 @app.command()
+def rank(
+    inputs: Annotated[list[str], typer.Argument(help="Files; each is a client.")],
+    ranks: Annotated[str, typer.Option("--rank", "-k", help="Ranks to scan, as 2:30 or 2:30:2 or 5,10,20.")] = "2:20",
+    seeds: Annotated[int, typer.Option(help="Starts per rank, for stability.")] = 3,
+    out: Annotated[Path | None, typer.Option(help="A run folder (or a new one) for rank.json and rank.png.")] = None,
+    group_by: Annotated[str | None, typer.Option(help="One file: a column that names the client.")] = None,
+    features: Annotated[str, typer.Option(help="Match features by name: same, intersection, position.")] = "same",
+    layer: Annotated[str | None, typer.Option(help="Layer of h5ad files.")] = None,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Suggest a rank from held-out cells and stability; one upload per client, the rest are scalars.
+
+    Example: cofactor rank a.h5ad b.h5ad -k 2:30 --out run
+    """
+    from cofactor.cli import verbs
+    from cofactor.runs.config import Config
+
+    settings: dict[str, Any] = {"features": features, "layer": layer, "group_by": group_by, "seed": seed}
+    config = Config(inputs, 1, **settings)
+    verbs.rank(config, _ranks(ranks), out, seeds=seeds, as_json=json, quiet=quiet)
+
+
+@app.command()
+def passports(run: RunPath, json: Json = False) -> None:
+    """Show each component of a run: share, clients that find it, stability, drift, top features.
+
+    Example: cofactor passports run
+    """
+    from cofactor.cli import verbs
+
+    verbs.passports(run, as_json=json)
+
+
+@app.command()
 def report(run: RunPath, out: Annotated[Path | None, typer.Option(help="The HTML file.")] = None) -> None:
     """Write the report of a run: one HTML file that needs no network.
 
@@ -176,6 +212,17 @@ def doctor(json: Json = False) -> None:
     from cofactor.cli.doctor import examine
 
     raise typer.Exit(examine(as_json=json))
+
+
+def _ranks(text: str) -> list[int]:
+    """Read ``2:30`` (both ends), ``2:30:2`` or ``5,10,20``."""
+    try:
+        if ":" not in text:
+            return [int(part) for part in text.split(",")]
+        low, high, *step = (int(part) for part in text.split(":"))
+        return list(range(low, high + 1, *step))
+    except ValueError as error:
+        raise typer.BadParameter(f"expected ranks as 2:30, 2:30:2 or 5,10,20; found {text!r}") from error
 
 
 def _pair(text: str) -> tuple[str, Any]:

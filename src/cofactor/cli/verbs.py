@@ -16,6 +16,7 @@ from cofactor.runs import config as configs
 from cofactor.runs import fit as runs
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
+from cofactor.select import RankScan
 from cofactor.types import CofactorError
 
 
@@ -95,3 +96,76 @@ def transform(run: Path, file: Path, out: Path, *, layer: str | None, as_json: b
         print(json.dumps({"codes": str(out), "rows": len(W), "error": error}))
     elif not quiet:
         Console().print(f"{len(W)} rows, relative error {error:.4f}, codes in {out}", soft_wrap=True)
+
+
+def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_json: bool, quiet: bool) -> None:
+    """Scan ranks, print the table and the suggestion, and leave both in the folder."""
+    scan = runs.scan_ranks(config, ranks, seeds=seeds)
+    if out is not None:
+        from cofactor.report.plots import rank_scan
+
+        out.mkdir(parents=True, exist_ok=True)
+        RunFolder(out).write_json("rank.json", _rank_words(scan))
+        rank_scan(out / "rank.png", _rank_words(scan))
+    if as_json:
+        print(json.dumps(scan.to_dict(), indent=1))
+    elif not quiet:
+        _show_rows(
+            [
+                {
+                    "rank": line["rank"],
+                    "held-out error": line["heldout"],
+                    "training error": line["training"],
+                    "stability over seeds": line["seed_stability"],
+                    "over clients": line["client_stability"],
+                    "": "suggested" if line["suggested"] else "",
+                }
+                for line in scan.table()
+            ]
+        )
+        Console().print(f"Suggested rank: {scan.suggestion}. {scan.reason}")
+
+
+def _rank_words(scan: RankScan) -> dict[str, Any]:
+    """Return a scan in the words of the report."""
+    found = scan.to_dict()
+    return {
+        "ranks": found["ranks"],
+        "heldout_mean": found["heldout"],
+        "heldout_std": found["heldout_std"],
+        "training_error": found["training"],
+        "seed_stability": found["seed_stability"],
+        "client_stability": found["client_stability"],
+        "suggestion": scan.suggestion,
+        "reason": scan.reason,
+    }
+
+
+def passports(run: Path, *, as_json: bool) -> None:
+    """Print the passports of a run's components, the largest share first."""
+    found = RunFolder.open(run).read_json("passports.json")
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    _show_rows(
+        [
+            {
+                "component": p["component"],
+                "share": p["share"],
+                "clients": f"{p['clients_found']}/{p['n_clients']}",
+                "stability": p["stability"],
+                "drift": p["drift"],
+                "top features": ", ".join(name for name, _ in p["top_features"][:6]),
+            }
+            for p in sorted(found, key=lambda p: -p["share"])
+        ]
+    )
+
+
+def _show_rows(rows: list[dict[str, Any]]) -> None:
+    table = Table()
+    for column in rows[0]:
+        table.add_column(column, justify="left" if column == "top features" else "right")
+    for row in rows:
+        table.add_row(*(f"{v:.4f}" if isinstance(v, float) else "-" if v is None else str(v) for v in row.values()))
+    Console().print(table)

@@ -55,7 +55,7 @@ def check_clients(Xs: Sequence[Data]) -> list[Data]:
                 "give every client the same columns in the same order."
             )
     dtype = np.result_type(*(X.dtype for X in data))
-    return [X if X.dtype == dtype else X.astype(dtype) for X in data]
+    return [X if X.dtype == dtype or not hasattr(X, "astype") else X.astype(dtype) for X in data]
 
 
 @dataclass

@@ -102,16 +102,16 @@ class Chart:
 
 
 def finite(values: Numbers) -> list[float]:
-    """Return the values that are numbers."""
-    return [v for v in values if v is not None and math.isfinite(v)]
+    """Return the values that can be drawn: numbers, and not absurd ones."""
+    return [v for v in values if v is not None and abs(v) < 1e300]
 
 
 def span(values: Sequence[float], zero: bool = False) -> tuple[float, float]:
     """Return a range with a margin around the values, from 0 where ``zero``."""
     low, high = min(values), max(values)
     if zero:
-        return 0.0, high * 1.05 or 1.0
-    margin = 0.07 * (high - low) or 0.1 * abs(high) or 1.0
+        return 0.0, max(high, 0.0) * 1.05 or 1.0
+    margin = max(0.07 * (high - low), 1e-4 * abs(high)) if high > low else 0.1 * abs(high) or 1.0
     return low - margin if low < 0 or low > margin else 0.0, high + margin
 
 
@@ -192,6 +192,6 @@ def _x(axis: Axis, value: float) -> int:
 
 
 def _y(axis: Axis, value: float | None) -> int | None:
-    if value is None or not math.isfinite(value):
+    if value is None or not finite([value]):
         return None
     return round(1000 - 10 * axis.at(max(value, axis.low)))

@@ -53,8 +53,12 @@ def render(run: Path | str, out: Path | None = None) -> Path:
 
 def page(folder: Folder) -> str:
     """Return the report as HTML text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise CofactorError(
+            "report: expected jinja2, found none. Install it by: pip install 'cofactor[cli]'."
+        ) from None
     environment = Environment(
         loader=PackageLoader("cofactor.report"),
         autoescape=True,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from cofactor.combine.align import Lap
 from cofactor.types import Array
 
-INK = "#22303c"
+INK, ACCENT, MUTED = "#22303c", "#0f766e", "#5b6b78"
 
 
 def component_rows(path: Path, factors: dict[str, Array], shape: tuple[int, int], *, captions: Sequence[str]) -> Path:
@@ -26,7 +26,7 @@ def component_rows(path: Path, factors: dict[str, Array], shape: tuple[int, int]
         for axis, component in zip(row, ordered, strict=True):
             _picture(axis, component.reshape(shape))
         row[0].text(-0.25, 0.62, name, transform=row[0].transAxes, ha="right", va="center", color=INK, weight="bold")
-        row[0].text(-0.25, 0.28, caption, transform=row[0].transAxes, ha="right", va="center", color="#5b6b78", size=8)
+        row[0].text(-0.25, 0.28, caption, transform=row[0].transAxes, ha="right", va="center", color=MUTED, size=8)
     figure.suptitle(
         "Components of the shared factor, matched to the pooled ones", color=INK, x=0.02, ha="left", size=11
     )
@@ -43,3 +43,25 @@ def _picture(axis: Any, image: Array) -> None:
     axis.set(xticks=[], yticks=[])
     for spine in axis.spines.values():
         spine.set_color("#c9d3da")
+
+
+def rank_scan(path: Path, scan: dict[str, Any]) -> Path:
+    """Draw held-out error (with a band of one standard deviation) and stability against the rank."""
+    ranks = np.array(scan["ranks"])
+    mean, spread, training = (np.array(scan[n], float) for n in ("heldout_mean", "heldout_std", "training_error"))
+    figure = Figure(figsize=(8.4, 3.4), facecolor="white", layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.fill_between(ranks, mean - spread, mean + spread, color=ACCENT, alpha=0.15, linewidth=0)
+    left.plot(ranks, mean, color=ACCENT, marker="o", markersize=3, label="held-out cells")
+    left.plot(ranks, training, color=MUTED, linestyle="--", label="kept cells")
+    left.set(xlabel="rank", ylabel="relative squared error", title="Error")
+    for name, label, style in (("seed_stability", "over seeds", "-"), ("client_stability", "over clients", ":")):
+        right.plot(ranks, np.array(scan[name], float), color=ACCENT, linestyle=style, label=label)
+    right.set(xlabel="rank", ylabel="mean matched cosine", ylim=(0, 1.02), title="Stability")
+    for axis in (left, right):
+        axis.axvline(scan["suggestion"], color=MUTED, linewidth=0.8)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=8)
+    figure.suptitle(f"Suggested rank {scan['suggestion']}", x=0.01, ha="left", color=INK, size=11)
+    figure.savefig(path, dpi=150)
+    return path

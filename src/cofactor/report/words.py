@@ -21,7 +21,7 @@ def number(value: float | None, digits: int = 4) -> str:
         return MISSING
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
-    if abs(value) >= 10 ** (digits - 1):
+    if 10 ** (digits - 1) <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return short(f"{value:.{digits}g}")
 
@@ -47,7 +47,7 @@ def tick(value: float, step: float) -> str:
 
 def fixed(value: float | None, digits: int = 4) -> str:
     """Return a number with a fixed count of decimals, so that columns line up; a dash for None and NaN."""
-    return number(value) if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+    return number(value) if value is None or not abs(value) < 1e9 else f"{value:.{digits}f}"
 
 
 def size(count: float) -> str:
@@ -69,6 +69,8 @@ def duration(seconds: float) -> str:
     >>> duration(0.012), duration(3.21), duration(95), duration(7300)
     ('12 ms', '3.2 s', '1 min 35 s', '2 h 1 min')
     """
+    if not 0 <= seconds < 1e12:
+        return MISSING
     if seconds < 1:
         return f"{1000 * seconds:.0f} ms"
     if seconds < 60:
@@ -79,7 +81,7 @@ def duration(seconds: float) -> str:
 
 def percent(share: float | None, sign: bool = False) -> str:
     """Return a share as a percentage."""
-    if share is None or not math.isfinite(share):
+    if share is None or not abs(share) < 1e6:
         return MISSING
     return f"{100 * share:{'+' if sign else ''}.1f} %".replace("-", "−")
 

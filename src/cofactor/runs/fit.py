@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from cofactor.metrics import pooled_error, relative_error, rmsd
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, check_unchanged, describe, open_inputs
+from cofactor.select import Passport, RankScan, passports, select_rank
+from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, CofactorError, Data
 
 LOCAL_CELLS = 2 * 10**8
@@ -70,6 +73,7 @@ def _run(folder: RunFolder, config: Config, inputs: Inputs, callbacks: Sequence[
         )
     saved = folder.checkpoint.load()
     folder.rewind(len(saved.history) if saved else 0)
+    factors: deque[Array] = deque(maxlen=LAST_ROUNDS + 1)
     outcome = run(
         method,
         data,
@@ -79,19 +83,53 @@ def _run(folder: RunFolder, config: Config, inputs: Inputs, callbacks: Sequence[
         stop=Stop(config.tol),
         checkpoint=folder.checkpoint,
         watch=folder.log_messages(inputs.names),
-        callbacks=[folder.log_round, *callbacks],
+        callbacks=[folder.log_round, lambda line, shared: factors.append(method.factor(shared)), *callbacks],
     )
     folder.write_factor(outcome.factor, inputs.feature_names)
     for name, W in zip(inputs.names, outcome.codes, strict=True):
         folder.write_codes(name, W)
+    if not config.boolean and _is_small(data):
+        found = passports(
+            data,
+            outcome.factor,
+            outcome.codes,
+            history_factors=list(factors),
+            feature_names=inputs.feature_names,
+            seed=config.seed,
+        )
+        folder.write_json("passports.json", [_passport(p) for p in found])
     folder.write_json("evaluation.json", evaluation(data, inputs.names, outcome, seed=config.seed))
     return folder
+
+
+def _is_small(data: list[Data]) -> bool:
+    """Whether comparing clients with their own local fits is worth its time."""
+    cells = sum(X.shape[0] * X.shape[1] for X in data)
+    return cells <= LOCAL_CELLS and not any(map(arrays.is_held, data))
+
+
+def _passport(p: Passport) -> dict[str, Any]:
+    """Return a passport in the words of the report."""
+    return {
+        "component": p.component,
+        "clients_found": p.clients,
+        "n_clients": p.n_clients,
+        "stability": p.stability,
+        "drift": p.drift,
+        "share": p.share,
+        "top_features": [[str(name), weight] for name, weight in p.features],
+    }
+
+
+def scan_ranks(config: Config, ranks: Sequence[int], *, seeds: int = 3) -> RankScan:
+    """Scan ranks over the inputs of a configuration."""
+    return select_rank(open_inputs(config).data, ranks, seeds=seeds, seed=config.seed)
 
 
 def evaluation(data: list[Data], names: Sequence[str], outcome: Run, *, seed: int = 0) -> dict[str, Any]:
     """Return the errors of every client, next to the client's own local fit of the same rank where that is cheap."""
     H, codes = outcome.factor, outcome.codes
-    compare = sum(X.shape[0] * X.shape[1] for X in data) <= LOCAL_CELLS and not any(map(arrays.is_held, data))
+    compare = _is_small(data)
     own = [_own_fit(X, len(H), rng(seed, j, -1)) if compare else None for j, X in enumerate(data)]
     clients = [
         {

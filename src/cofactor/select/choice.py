@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cofactor.types import Array
+from cofactor.types import Array, CofactorError
 
 STABLE = 0.9
 NEGLIGIBLE = 1e-4
@@ -39,6 +39,8 @@ def curves(ranks: Array, scalars: Mapping[str, Array], *, chosen: Array) -> Curv
     ``training_square`` (c), and both stabilities (K). ``gain_error`` is the standard error of ``heldout(1) - heldout``.
     """
     errors, squares = scalars["heldout"], scalars["heldout_square"]
+    if not squares.sum() > 0:
+        raise CofactorError("expected held-out values above 0, found none: hold out more cells, or bring more rows.")
     heldout = errors.sum(axis=(0, 3)).mean(axis=1) / squares.sum()
     apart = _ratio(errors.sum(axis=3), squares.sum(axis=1)[:, None, None])
     best = int(np.argmin(np.where(np.isin(ranks, chosen), heldout, np.inf)))

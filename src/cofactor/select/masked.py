@@ -48,12 +48,12 @@ def factorize(X: Data, rank: int, held: Holdout, rng: np.random.Generator) -> tu
     return W, H
 
 
-def own_rank(X: Data, most: int, held: Holdout, *, rng: np.random.Generator) -> int:
-    """Return the rank, at most ``most``, at which the client alone predicts cells best that it hides for this.
+def own_rank(X: Data, most: int, *, held: Holdout, share: float, rng: np.random.Generator) -> int:
+    """Return the rank, at most ``most``, at which the client alone best predicts a further ``share`` of cells.
 
     A client that factorizes at a higher rank fits its own noise; the factor of the union then carries it on.
     """
-    inner = holdout.draw(X, len(held.rows) / held.weights.sum(), rng)
+    inner = holdout.draw(X, share, rng)
     both, hidden = holdout.union(held, inner, X.shape)
     truth = holdout.values(X, both)
     best, least, worse = 1, np.inf, 0

@@ -15,13 +15,24 @@ from cofactor.types import Array
 
 USED = 0.1
 """A client uses a component whose share there is at least this part of an equal share 1 / k."""
-OWN_RESTARTS = 2
+OWN_RESTARTS, OWN_ITERATIONS = 2, 50
+
+
+def partners(reference: Array, H: Array) -> tuple[Array, Array]:
+    """Return the reference (k x m) and, row by row, its partners in H, all at norm 1; zeros without a partner."""
+    A, B = (normalize(M.astype(np.float64)) for M in (reference, H))
+    return A, Lap()(A, B) @ B
 
 
 def cosines(reference: Array, H: Array) -> Array:
     """Cosine of every row of the reference (k x m) with its partner in H, one partner each; 0 without one (k)."""
-    A, B = (normalize(M.astype(np.float64)) for M in (reference, H))
-    return np.clip(np.einsum("km,km->k", A, Lap()(A, B) @ B), 0, 1)
+    return np.clip(np.einsum("km,km->k", *partners(reference, H)), 0, 1)
+
+
+def distances(reference: Array, H: Array) -> Array:
+    """Distance of every row of the reference (k x m) to its partner in H, both at norm 1 (k)."""
+    A, B = partners(reference, H)
+    return np.linalg.norm(A - B, axis=1)
 
 
 def agreement(factors: Sequence[Array]) -> float:
@@ -43,10 +54,10 @@ def shares(gram: Array, H: Array) -> Array:
 
 def own_components(summary: Summary, share: Array, *, seed: int = 0) -> Array:
     """Factorize one client's summary alone, at as many components as it uses of the shared ones (r x m)."""
-    count = int(np.sum(share >= USED / len(share)))
-    possible = int(np.sum(np.diag(summary.gram) > 0))
-    rank = max(min(count, possible), 1)
-    return summaries.fit([summary], rank, seed=seed, restarts=OWN_RESTARTS)[0]
+    rank, alive = max(int(np.sum(share >= USED / len(share))), 1), np.diag(summary.gram) > 0
+    if rank >= alive.sum():
+        return summary.factor[alive]
+    return summaries.fit([summary], rank, seed=seed, restarts=OWN_RESTARTS, iterations=OWN_ITERATIONS)[0]
 
 
 def client_agreement(union: Sequence[Summary], H: Array, C: Array) -> float:

@@ -19,7 +19,7 @@ from cofactor.method import SERVER, rng
 from cofactor.methods.alone import Alone
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.methods.summed import Summed
-from cofactor.select.matching import cosines, own_components, shares
+from cofactor.select.matching import cosines, distances, own_components, shares
 from cofactor.types import Array, CofactorError, Data, Message
 
 FOUND = 0.8
@@ -168,14 +168,13 @@ def _stability(union: list[Summary], H: Array, seeds: int, seed: int) -> Array:
 
 
 def _drift(history: Sequence[Array] | None, H: Array) -> Array | None:
-    """Largest distance of every component to its match in the last rounds (k): ``sqrt(2 - 2 cos)`` at norm 1."""
+    """Largest distance of every component to its match in the last rounds (k)."""
     if not history:
         return None
     for t, past in enumerate(history):
         if past.shape != H.shape:
             raise CofactorError(f"history_factors[{t}]: expected shape {H.shape} like the factor, found {past.shape}.")
-    moved = [np.sqrt(2 - 2 * cosines(H, past)) for past in history[-LAST_ROUNDS:]]
-    return np.max(moved, axis=0)
+    return np.max([distances(H, past) for past in history[-LAST_ROUNDS:]], axis=0)
 
 
 def _top(row: Array, names: Sequence[str] | None, top: int) -> tuple[tuple[str | int, float], ...]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from cofactor.combine import summaries
 from cofactor.combine.summaries import Summary
+from cofactor.local import arrays
 from cofactor.method import SERVER, rng
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.select import holdout, masked
@@ -80,7 +82,7 @@ class Scan:
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Summarize the kept cells, then score the server's factors."""
-        X, held = data.tocsr() if hasattr(data, "tocsr") else data, Holdout(**local.memory)
+        X, held = data.tocsr() if sparse.issparse(data) else data, Holdout(**local.memory)
         sent = self._summarize(X, held, rng) if t == 0 else self._score(X, held, shared.factor)
         return local, Message(sent, float(data.shape[0]))
 
@@ -88,8 +90,8 @@ class Scan:
         n, m = X.shape
         factor, gram = np.zeros((self.rank, m), X.dtype), np.zeros((self.rank, self.rank))
         most = min(self.rank, n // ROWS_PER_COMPONENT, m)
-        if most > 0 and len(held.rows):
-            r = masked.own_rank(X, most, held, rng=rng)
+        if most > 0:
+            r = masked.own_rank(X, most, held=held, share=self.holdout, rng=rng)
             W, H = masked.factorize(X, r, held, rng)
             factor[:r], gram[:r, :r] = H, W.T.astype(np.float64) @ W
             factor[np.diag(gram) == 0] = 0
@@ -99,12 +101,11 @@ class Scan:
         ends = np.cumsum(np.repeat(self.ranks, self.seeds))
         found = masked.scores(X, np.split(stack, ends[:-1]), held)
         hidden, table = holdout.values(X, held), (len(self.ranks), self.seeds)
-        kept = holdout.kept(X, held)
         return {
             "heldout": np.array([s.heldout for s in found]).reshape(*table, masked.GROUPS),
             "training": np.array([s.training for s in found]).reshape(table),
             "heldout_square": masked.grouped(held, held.weights * hidden**2),
-            "training_square": np.float64((kept.multiply(kept) if hasattr(kept, "multiply") else kept**2).sum()),
+            "training_square": np.float64(arrays.square(holdout.kept(X, held))),
         }
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:

@@ -64,7 +64,7 @@ class Row(NamedTuple):
     """One client of the dot plot; positions in percent."""
 
     client: ClientScore
-    shared: float
+    shared: float | None
     pooled: float | None
     local: float | None
 
@@ -80,7 +80,7 @@ def clients(folder: Folder) -> dict[str, Any]:
     low, high = span([v for column in columns for v in finite(column)] or [0.0, 1.0])
     axis = Axis(low, high)
     few = len(scores) <= ROWS_IN_PLOT
-    rows = [Row(c, axis.at(c.error), _at(axis, c.pooled_error), _at(axis, c.local_error)) for c in scores if few]
+    rows = [Row(c, _at(axis, c.error), _at(axis, c.pooled_error), _at(axis, c.local_error)) for c in scores if few]
     shown = [key for key, column in zip(KEYS, columns) if finite(column)]
     return {
         "rows": rows,
@@ -129,6 +129,7 @@ def _match(folder: Folder) -> dict[str, Any] | None:
     if table is None:
         return None
     M = np.array([[np.nan if v is None else v for v in row] for row in table], dtype=float)
+    M = np.clip(np.where(np.abs(M) < 1.001, M, np.nan), -1, 1)
     known = M[np.isfinite(M)]
     small = M.size <= CELLS_IN_TABLE
     return {

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cofactor.report import words
+from cofactor.report.charts import finite
 from cofactor.report.folder import Folder
 from cofactor.report.sections.traffic import guarantee, verdict
 
@@ -26,10 +27,9 @@ def summary(folder: Folder) -> dict[str, Any]:
     k, features = folder.factor.H.shape
     held = f"{words.counted(sum(c.rows for c in clients), 'row')} of {words.counted(features, 'feature')}"
     asked = "" if k == m.rank else f" ({m.rank} were asked for)"
-    sentence = (
-        f"{words.counted(len(clients), 'client')} with {held} learned one shared factor of {words.counted(k, 'component')}"
-        f"{asked} in {words.counted(len(folder.history), 'round')}."
-    )
+    found = f"one shared factor of {words.counted(k, 'component')}{asked}"
+    rounds = words.counted(len(folder.history), "round")
+    sentence = f"{words.counted(len(clients), 'client')} with {held} learned {found} in {rounds}."
     if verdict(folder).same is not False:
         sentence += " Raw rows and codes never leave a client."
     return {"sentence": sentence, "cards": _cards(folder)}
@@ -56,7 +56,8 @@ def _cards(folder: Folder) -> list[Card]:
 def gap_to_pooled(folder: Folder) -> float | None:
     """Return the median over clients of ``error / pooled error - 1``."""
     gaps = [c.error / c.pooled_error - 1 for c in folder.evaluation.clients if c.pooled_error]
-    return statistics.median(gaps) if gaps else None
+    known = finite(gaps)
+    return statistics.median(known) if known else None
 
 
 def settings(folder: Folder) -> dict[str, Any]:

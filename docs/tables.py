@@ -1,0 +1,206 @@
+"""The tables of the method catalog, made from the methods themselves.
+
+python docs/tables.py           # print them
+python docs/tables.py --write   # put them into docs/reference/methods.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cofactor import run
+from cofactor.data import synthetic
+from cofactor.method import Method
+from cofactor.methods import catalog
+from cofactor.methods.boolean import BOOLEAN
+
+PAGE = Path(__file__).parent / "reference" / "methods.md"
+RANK, FEATURES = 3, 11
+EXAMPLE_RANK, EXAMPLE_FEATURES = 20, 2000
+ROUNDS = 5
+
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "exact": [{"start": "lap"}, {"start": "random"}],
+    "boolean-oneshot": [{"sweeps": 3}],
+    **{name: [{"align": None}] for name in ("felb", "falb", "asso", "grecond", "mebf", "zhang", "elbmf")},
+}
+"""Options that change what a method sends; every method is listed with its defaults too."""
+
+
+class Array(NamedTuple):
+    """One array of a message: its name, shape in words of k and m, and bytes per entry."""
+
+    name: str
+    shape: tuple[str, ...]
+    itemsize: int
+
+    def __str__(self) -> str:
+        """Write name and shape."""
+        return f"`{self.name}` {' × '.join(self.shape) or 'number'}"
+
+
+class Phase(NamedTuple):
+    """Rounds in which a client sends the same arrays."""
+
+    rounds: str
+    arrays: tuple[Array, ...]
+    nbytes: int
+
+
+def word(size: int, rank: int, features: int) -> str:
+    """Return a size in words of the rank k and the number of features m.
+
+    >>> word(6, 3, 11), word(11, 3, 11)
+    ('k(k+1)/2', 'm')
+    """
+    words = {1: "1", rank: "k", features: "m", rank * (rank + 1) // 2: "k(k+1)/2"}
+    return words[size]
+
+
+def messages(method: Method, *, boolean: bool, features: int = FEATURES) -> list[Any]:
+    """Run a method over two small float32 clients; return the first client's message of every round."""
+    if boolean:
+        X = synthetic.tiles(40, features, method.rank, width=(0.2, 0.4), noise=0.0).X.astype(np.float32)
+        Xs = [X[:20], X[20:]]
+    else:
+        Xs = [X.astype(np.float32) for X in synthetic.blocks(2, 20, features=features, rank=method.rank).Xs]
+    sent: list[Any] = []
+    run(method, Xs, rounds=method.rounds or ROUNDS, watch=lambda t, replies: sent.append(replies[0].message))
+    return sent
+
+
+def phases(method: Method, *, boolean: bool) -> list[Phase]:
+    """Group the rounds of a method by what a client sends in them; names and shapes are those of its schema."""
+    found: list[tuple[int, tuple[Array, ...], int]] = []
+    for t, message in enumerate(messages(method, boolean=boolean)):
+        arrays = tuple(
+            Array(name, tuple(word(n, RANK, FEATURES) for n in shape), np.asarray(message.arrays[name]).itemsize)
+            for name, shape in method.schema(FEATURES, t).items()
+        )
+        if not found or found[-1][1] != arrays:
+            found.append((t, arrays, message.nbytes))
+    ends = [*(start for start, _, _ in found[1:]), None]
+    return [
+        Phase(_rounds(start, end, method.rounds), arrays, nbytes)
+        for (start, arrays, nbytes), end in zip(found, ends, strict=True)
+    ]
+
+
+def _rounds(start: int, end: int | None, last: int | None) -> str:
+    """Say which rounds, counted from 1 as people do."""
+    end = last if end is None else end
+    if end is None:
+        return "every round" if start == 0 else f"{start + 1}, {start + 2}, …"
+    return str(end) if end - start == 1 else f"{start + 1} to {end}"
+
+
+def formula(arrays: Iterable[Array]) -> str:
+    """Write the bytes of a message: the arrays, and eight for the weight.
+
+    >>> formula([Array("factor", ("k", "m"), 4), Array("gram", ("k", "k"), 4), Array("loss", (), 8)])
+    '4(km + k²) + 16'
+    """
+    rest, terms = 8, Counter()
+    for array in arrays:
+        shape = [size for size in array.shape if size != "1"]
+        if shape:
+            terms[array.itemsize, "".join(shape).replace("kk", "k²")] += 1
+        else:
+            rest += array.itemsize
+    groups: dict[int, list[str]] = {}
+    for (itemsize, term), count in terms.items():
+        groups.setdefault(itemsize, []).append(term if count == 1 else f"{count}{term}")
+    parts = [_scaled(itemsize, group) for itemsize, group in groups.items()]
+    return " + ".join([*parts, str(rest)])
+
+
+def _scaled(itemsize: int, terms: list[str]) -> str:
+    if itemsize == 1:
+        return " + ".join(terms)
+    return f"{itemsize}{terms[0]}" if len(terms) == 1 else f"{itemsize}({' + '.join(terms)})"
+
+
+def evaluate(text: str, rank: int, features: int) -> int:
+    """Compute a formula.
+
+    >>> evaluate("4(km + k(k+1)/2) + 16", 3, 11)
+    172
+    """
+    code = text.replace("k²", "k*k").replace("km", "k*m")
+    code = re.sub(r"(?<=[\dkm])(?=[(km])", "*", code)
+    return math.floor(eval(code, {"__builtins__": {}}, {"k": rank, "m": features}))
+
+
+def overview(makers: dict[str, Any]) -> str:
+    """Return the table of names: what a method is, how many rounds it has, whether sums are enough, its options."""
+    lines = ["| name | what it is | rounds | sums only | options |", "|---|---|---|---|---|"]
+    for name, maker in makers.items():
+        method = catalog.make(name, RANK)
+        sums = [f"{o}={v}" for made in VARIANTS.get(name, []) for o, v in made.items() if _additive(name, made)]
+        options = ", ".join(f"`{option}`" for option in list(inspect.signature(maker).parameters)[1:])
+        what = (inspect.getdoc(maker) or "").splitlines()[0]
+        rounds = "many" if method.rounds is None else str(method.rounds)
+        only = "yes" if method.additive else f"with {' or '.join(sums)}" if sums else "no"
+        lines.append(f"| `{name}` | {what} | {rounds} | {only} | {options or 'none'} |")
+    return "\n".join(lines)
+
+
+def _additive(name: str, options: dict[str, Any]) -> bool:
+    return catalog.make(name, RANK, **options).additive
+
+
+def traffic(makers: dict[str, Any], *, boolean: bool) -> str:
+    """Return the table of messages; methods that send the same share a line."""
+    grouped: dict[tuple[Phase, ...], list[str]] = {}
+    for name in makers:
+        for options in [{}, *VARIANTS.get(name, [])]:
+            label = f"`{name}`" + "".join(f" {option}={value}" for option, value in options.items())
+            key = tuple(phases(catalog.make(name, RANK, **options), boolean=boolean))
+            labels = grouped.setdefault(key, [])
+            if f"`{name}`" not in labels:
+                labels.append(label)
+    example = f"k = {EXAMPLE_RANK}, m = {EXAMPLE_FEATURES}"
+    lines = [f"| method | round | a client sends | bytes | {example} |", "|---|---|---|---|---:|"]
+    for found, labels in grouped.items():
+        for i, phase in enumerate(found):
+            text = formula(phase.arrays)
+            size = f"{evaluate(text, EXAMPLE_RANK, EXAMPLE_FEATURES):,}".replace(",", " ")
+            arrays = ", ".join(map(str, phase.arrays))
+            lines.append(f"| {', '.join(labels) if i == 0 else ''} | {phase.rounds} | {arrays} | {text} | {size} |")
+    return "\n".join(lines)
+
+
+def tables() -> dict[str, str]:
+    """Return every table of the page by the name of its place."""
+    return {
+        "names": overview(catalog.MAKERS),
+        "messages": traffic(catalog.MAKERS, boolean=False),
+        "boolean-names": overview(BOOLEAN),
+        "boolean-messages": traffic(BOOLEAN, boolean=True),
+    }
+
+
+def put(page: str, made: dict[str, str]) -> str:
+    """Put the tables between their marks ``<!-- table: name -->`` and ``<!-- end -->``."""
+    for name, table in made.items():
+        begin = f"<!-- table: {name} -->\n"
+        head, _, tail = page.partition(begin)
+        page = f"{head}{begin}\n{table}\n\n<!-- end -->{tail.partition('<!-- end -->')[2]}"
+    return page
+
+
+if __name__ == "__main__":
+    made = tables()
+    if "--write" in sys.argv:
+        PAGE.write_text(put(PAGE.read_text(), made))
+    else:
+        print("\n\n".join(made.values()))

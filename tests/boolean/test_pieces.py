@@ -1,0 +1,61 @@
+"""The pieces that methods are made of: the space, the update and the choice among factorizers."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from cofactor.boolean import elbmf, error, greedy_refit
+from cofactor.boolean.factorizers import Best, Plain, catalog
+from cofactor.boolean.space import Boolean
+from cofactor.boolean.updates import Binary
+from cofactor.local.stats import for_codes
+from cofactor.types import CofactorError, DataError
+
+
+def constant(X, rank, rng):
+    """A factorizer that is always wrong: everything is one component of ones."""
+    H = np.zeros((rank, X.shape[1]), np.uint8)
+    H[0] = 1
+    return np.ones((X.shape[0], rank), np.uint8), H
+
+
+def test_space_ends_in_bits_and_greedy_codes(tiles):
+    X, _, H = tiles(noise=0.05)
+    space = Boolean()
+    relaxed = np.abs(H - 0.3)
+    np.testing.assert_array_equal(space.final(relaxed), H)
+    np.testing.assert_array_equal(space.refit(X, H), greedy_refit(X, H))
+    W = greedy_refit(X, H)
+    assert space.objective(X, W, H) == error(X, W, H) / 2
+    assert space.scale(W, H) == (W, H)
+    with pytest.raises(DataError, match="Found 2 in row 0, column 1"):
+        space.check(np.array([[1, 2]]))
+
+
+def test_update_is_the_step_of_elbmf(tiles, rng):
+    X = tiles()[0].astype(np.float64)
+    W, H = rng.random((len(X), 4)), rng.random((4, X.shape[1]))
+    stats = for_codes(X, H)
+    once = Binary(steps=1)
+    by_hand = elbmf.descend(W, W, gram=stats.gram, cross=stats.cross, t=6, params=once.params)
+    np.testing.assert_array_equal(once(W, stats, 6), by_hand)
+    twice = elbmf.descend(by_hand, W, gram=stats.gram, cross=stats.cross, t=7, params=once.params)
+    np.testing.assert_array_equal(Binary(steps=2)(W, stats, 3), twice)
+
+
+def test_best_takes_the_lowest_error_beyond_the_margin(tiles, rng):
+    X, _, _ = tiles(noise=0.02)
+    bad, good = Plain(constant), catalog()["asso"]
+    own = error(X, *Best((good,))(X, 4, rng))
+    assert error(X, *Best((bad, good), sweeps=0)(X, 4, rng)) <= own * 1.05
+    assert Best((bad, good), sweeps=0, margin=1.0)(X, 4, rng)[1][0].all()
+    with pytest.raises(CofactorError, match="at least one candidate"):
+        Best(())(X, 4, rng)
+
+
+@pytest.mark.parametrize("name", catalog())
+def test_factorizers_pickle_and_compare(name):
+    copy = pickle.loads(pickle.dumps(catalog()[name]))
+    assert copy == catalog()[name]
+    assert hash(copy) == hash(catalog()[name])

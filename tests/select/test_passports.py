@@ -1,0 +1,155 @@
+"""Component passports: matched over clients, seeds and rounds; shares; features; laws and bad input."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from cofactor.combine.align import Lap
+from cofactor.data import synthetic
+from cofactor.engines.rounds import run
+from cofactor.local.stats import normalize
+from cofactor.method import rng as address
+from cofactor.methods import catalog
+from cofactor.select import passports, table
+from cofactor.select.matching import agreement, cosines, distances, shares
+from cofactor.select.passports import describe
+from cofactor.types import CofactorError
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return synthetic.blocks(5, 50, features=30, rank=5, patterns=3, seed=2)
+
+
+@pytest.fixture(scope="module")
+def found(planted):
+    return run(catalog.make("exact", 5), planted.Xs, rounds=10)
+
+
+@pytest.fixture(scope="module")
+def papers(planted, found):
+    return passports(planted.Xs, found.factor, found.codes, seeds=2)
+
+
+def test_clients_that_have_a_pattern_find_it(planted, found, papers):
+    partner = Lap()(normalize(found.factor), normalize(planted.factor)).argmax(axis=1)
+    has = np.array([(W > 0).any(axis=0) for W in planted.codes])[:, partner]
+    np.testing.assert_array_equal(np.array([p.cosines for p in papers]).T >= 0.8, has)
+    assert [p.clients for p in papers] == has.sum(axis=0).tolist()
+    assert all(p.n_clients == 5 for p in papers)
+
+
+def test_planted_components_are_stable(papers):
+    assert min(p.stability for p in papers) > 0.95
+    assert all(p.drift is None for p in papers)
+
+
+def test_shares_sum_to_one_and_are_those_of_the_reconstruction(found, papers):
+    assert sum(p.share for p in papers) == pytest.approx(1)
+    np.testing.assert_allclose(np.sum([p.client_shares for p in papers], axis=0), 1)
+    W, H = np.vstack(found.codes), found.factor
+    R = W @ H
+    for i, p in enumerate(papers):
+        assert p.share == pytest.approx(np.sum(np.outer(W[:, i], H[i]) * R) / np.sum(R**2))
+
+
+def test_a_permuted_and_scaled_factor_gives_the_same_passports(planted, found, papers):
+    order, scale = np.array([3, 0, 4, 1, 2]), np.array([2.0, 0.5, 1.0, 3.0, 7.0])
+    moved = passports(
+        planted.Xs, found.factor[order] * scale[:, None], [W[:, order] / scale for W in found.codes], seeds=2
+    )
+    for i, p in enumerate(moved):
+        expected = replace(papers[order[i]], component=i)
+        for a, b in zip(_numbers(p), _numbers(expected), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-9)
+        assert [n for n, _ in p.features] == [n for n, _ in expected.features]
+
+
+def _numbers(p):
+    return p.clients, p.cosines, p.stability, p.share, p.client_shares, [w for _, w in p.features]
+
+
+def test_drift_is_the_largest_move_of_the_last_rounds(planted, found):
+    H = normalize(found.factor)
+    moved = H.copy()
+    moved[2] = normalize((H[2] + 0.2 * H[0])[None])[0]
+    old = np.random.default_rng(0).random(H.shape)
+    history = [old, H[::-1], moved[[2, 0, 1, 4, 3]], H, H, H]
+    drift = [p.drift for p in passports(planted.Xs, H, found.codes, seeds=1, history_factors=history)]
+    assert drift[2] == pytest.approx(np.linalg.norm(moved[2] - H[2]))
+    np.testing.assert_allclose(np.delete(drift, 2), 0, atol=1e-12)
+
+
+def test_features_have_names_and_fall(planted, found):
+    names = [f"gene{i}" for i in range(30)]
+    named = passports(planted.Xs, found.factor, found.codes, seeds=1, feature_names=names, top=4)
+    for row, p in zip(normalize(found.factor), named, strict=True):
+        weights = [w for _, w in p.features]
+        assert weights == sorted(row.tolist(), reverse=True)[:4]
+        assert p.features[0][0] == f"gene{row.argmax()}"
+
+
+def test_table_and_dict_are_json(papers):
+    rows = json.loads(json.dumps(table(papers)))
+    assert [row["share"] for row in rows] == sorted((p.share for p in papers), reverse=True)
+    back = json.loads(json.dumps(papers[0].to_dict()))
+    assert back["features"][0] == {"feature": papers[0].features[0][0], "weight": papers[0].features[0][1]}
+    assert len(back["cosines"]) == 5
+
+
+def test_reproducible_and_sparse_is_dense(planted, found, papers):
+    again = passports([sparse.csr_matrix(X) for X in planted.Xs], found.factor, found.codes, seeds=2)
+    for p, q in zip(papers, again, strict=True):
+        for a, b in zip(_numbers(p), _numbers(q), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-3)
+    assert passports(planted.Xs, found.factor, found.codes, seeds=2) == papers
+
+
+def test_only_a_summary_and_a_gram_leave_a_client(planted, found):
+    message = describe(planted.Xs[0], found.factor, codes=found.codes[0], rng=address(0, 0, 0))
+    assert {n: a.shape for n, a in message.arrays.items()} == {"factor": (5, 30), "gram": (5, 5), "code_gram": (5, 5)}
+
+
+def test_clients_of_one_row_and_unused_components(planted, found):
+    Xs = [planted.Xs[0], planted.Xs[1][:1]]
+    H = np.vstack([found.factor[:2], np.zeros((1, 30))])
+    codes = [np.column_stack([found.codes[0][:, :2], np.zeros(50)]), np.zeros((1, 3))]
+    papers = passports(Xs, H, codes, seeds=1)
+    assert papers[2].share == papers[2].clients == papers[2].stability == 0
+    assert papers[2].features == ()
+    assert [p.client_shares[1] for p in papers] == [0, 0, 0]
+    assert [p.cosines[1] for p in papers] == [0, 0, 0]
+    assert all(p.stability == 0 for p in passports(Xs[1:], H, codes[1:], seeds=1))
+
+
+def test_bad_input_is_refused(planted, found):
+    Xs, H, codes = planted.Xs, found.factor, found.codes
+    for change, message in [
+        ({"factor": H[:, :-1]}, "expected k x 30 features"),
+        ({"codes": codes[:-1]}, r"one array per client \(5\), found 4"),
+        ({"codes": [W[:, 1:] for W in codes]}, r"client 0: expected codes of \(50, 5\)"),
+        ({"feature_names": ["a"]}, r"one name per feature \(30\), found 1"),
+        ({"history_factors": [H[1:]]}, r"history_factors\[0\]: expected shape \(5, 30\)"),
+        ({"seeds": 0}, "at least 1"),
+        ({"top": 0}, "at least 1"),
+    ]:
+        arguments = {"factor": H, "codes": codes, **change}
+        with pytest.raises(CofactorError, match=message):
+            passports(Xs, arguments.pop("factor"), arguments.pop("codes"), **arguments)
+
+
+def test_matching_is_blind_to_order_and_scale(rng):
+    H = rng.random((4, 9))
+    other = H[[2, 0, 3, 1]] * np.array([[1.0], [5.0], [0.1], [2.0]])
+    np.testing.assert_allclose(cosines(H, other), 1)
+    np.testing.assert_allclose(distances(H, other), 0, atol=1e-12)
+    assert agreement([H, other, H[::-1]]) == pytest.approx(1)
+    assert np.isnan(agreement([H]))
+    assert (cosines(H, H[:2]) == 0).sum() == 2
+
+
+def test_shares_of_nothing_are_zero():
+    np.testing.assert_array_equal(shares(np.zeros((2, 2)), np.ones((2, 3))), 0)
