@@ -154,7 +154,7 @@ def test_the_verbs_that_only_show_something(hospitals, tmp_path):
 
 
 def test_rank_and_passports_are_printed_kept_and_shown_in_the_report(hospitals, tmp_path):
-    folder, Xs = hospitals
+    folder, _Xs = hospitals
     files = [folder / f for f in ("ann.csv", "bob.parquet", "cyd.tsv")]
     words = ("-k", "2:6", "--seeds", 2, "--out", "run", "--json")
     scan = json.loads(cofactor("rank", *files, *words, cwd=tmp_path).stdout)

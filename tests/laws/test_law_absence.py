@@ -128,7 +128,7 @@ def test_tiny_clients_are_really_batched(tiny_clients):
         shared = method.start(15, address(0, SERVER, -1))
         session.join(shared.broadcast())
         replies = session.round(shared.broadcast(), 0, np.arange(11))
-    assert sorted(r.count for r in replies) == [1, 1, 1, 8]
+    assert sorted(len(r.clients) for r in replies) == [1, 1, 1, 8]
     assert sum(r.message.weight for r in replies) == sum(map(len, tiny_clients))
     assert all(isinstance(r.message, Message) for r in replies)
 

@@ -90,8 +90,8 @@ def test_a_folder_as_target_gets_a_report_inside(folder: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rank.json", "Run cofactor rank to add rank selection."),
-        ("passports.json", "Component passports are not in this run."),
+        ("rank.json", "Run cofactor rank with this folder as --out to add rank selection."),
+        ("passports.json", "Component passports are not in this run; cofactor fit writes them."),
         ("privacy.json", "This run has no (eps, delta) guarantee."),
     ],
 )
@@ -110,8 +110,9 @@ def test_missing_comparisons_are_named(folder: Path, edit: Edit) -> None:
 
     edit(folder / "evaluation.json", strip)
     text = page(folder).text
-    assert "The pooled fit and the clients' own fits are not in this run." in text
-    assert "The match matrix is not in this run." in text
+    assert "The clients' own fits are not in this run;" in text
+    assert "There is no pooled fit to compare with: it needs all rows in one place." in text
+    assert "The match matrix is not in this run;" in text
 
 
 def test_the_start_of_another_method_is_not_drawn_as_convergence(folder: Path) -> None:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from cofactor.boolean import Tally, check_boolean, greedy_refit, product, tally, unpack
-from cofactor.engines.history import Round
-from cofactor.engines.rounds import Callback, Engine, run
+from cofactor.engines.rounds import Callback, Engine, Run, run
 from cofactor.estimators import clients
-from cofactor.estimators.bits import KEPT, split, to_bits
+from cofactor.estimators.base import Federated
+from cofactor.estimators.bits import to_bits
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.types import Array, CofactorError, Data
 
-MOST_BY_DEFAULT = 10
 DEFAULT_ROUNDS = 50
 
 
-class FederatedBMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FederatedBMF(Federated):
     """One 0/1 factor H shared by all clients, private 0/1 codes W_j, ``X_j ~ W_j o H`` (OR of ANDs).
 
     Parameters
@@ -49,7 +47,7 @@ class FederatedBMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     components_ : the shared factor H (k x m), uint8 zeros and ones.
     codes_ : list of the codes W_j (n_j x k, uint8), one per client in the order of ``clients_``.
     clients_ : names of the clients: positions in the list, or the distinct groups.
-    history_ : one :class:`~cofactor.engines.rounds.Round` per round; its loss is half the errors in a sweep.
+    history_ : one :class:`~cofactor.engines.history.Round` per round; its loss is half the errors in a sweep.
     reconstruction_err_ : the loss ``|X xor (W o H)| / |X|`` over all rows.
     n_rounds_ : rounds that were run.
 
@@ -94,73 +92,17 @@ class FederatedBMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.options = options
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Fit to a list of matrices (one per client), or to one matrix whose ``groups`` name the client of each row."""
-        self._fit(X, groups)
-        return self
+    _dtype = "numeric"
 
-    def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> Array | list[Array]:
-        """Fit and return the codes: a list for a list of clients, otherwise one matrix in the order of the rows."""
-        held = self._fit(X, groups)
-        if clients.is_many(X):
-            return self.codes_
-        if held.rows is None:
-            return self.codes_[0]
-        codes = np.empty((sum(map(len, held.rows)), len(self.components_)), np.uint8)
-        for rows, W in zip(held.rows, self.codes_, strict=True):
-            codes[rows] = W
-        return codes
+    def _check(self, X: Any, client: Any) -> Data:
+        return to_bits(X, client=client, threshold=self.threshold)
 
-    def _fit(self, X: Any, groups: Any) -> clients.Clients:
-        names = clients.feature_names(X)
-        if not clients.is_many(X):
-            X = validate_data(self, X, **KEPT)
-        held = split(X, groups, threshold=self.threshold)
-        method = self._method(held.data)
-        outcome = run(
-            method,
-            held.data,
-            rounds=method.rounds or self.rounds or DEFAULT_ROUNDS,
-            seed=self._seed(),
-            engine=self.engine,
-            participation=self.participation,
-            callbacks=self.callbacks,
-        )
-        self.components_ = outcome.factor
-        self.codes_ = outcome.codes
-        self.clients_ = held.names
-        self.history_: list[Round] = outcome.history
-        self.n_rounds_ = len(outcome.history)
-        self.n_features_in_ = self.components_.shape[1]
-        counts = self._tally(held.data, self.codes_)
-        self.reconstruction_err_ = counts.loss
-        if names is not None:
-            self.feature_names_in_ = names
-        if counts.ones and not self.components_.any():
-            warnings.warn(
-                f"The model is empty: no component was left after rounding {method.rank}. The noise level swamps the "
-                "signal, or the clients have too few rows; try fewer components, fewer clients or cleaner data.",
-                UserWarning,
-                stacklevel=3,
-            )
-        return held
-
-    def _method(self, data: list[Data]) -> Method:
-        n, m = sum(X.shape[0] for X in data), data[0].shape[1]
-        k = self.n_components if self.n_components is not None else min(MOST_BY_DEFAULT, n, m)
-        if not isinstance(k, int | np.integer) or not 1 <= k <= min(n, m):
-            raise CofactorError(
-                f"n_components: expected a whole number from 1 to {min(n, m)} "
-                f"(the smaller of {n} rows and {m} features), found {k!r}."
-            )
-        if not isinstance(self.method, str):
-            if self.n_components is not None and self.method.rank != k:
-                raise CofactorError(f"n_components is {k}, but the method was made with rank {self.method.rank}.")
-            return self.method
+    def _named_method(self, rank: int) -> Method:
+        assert isinstance(self.method, str)
         if self.method not in catalog.names(boolean=True):
             known = ", ".join(catalog.names(boolean=True))
             raise CofactorError(f"method: expected a Boolean method ({known}), found {self.method!r}.")
-        return catalog.make(self.method, int(k), **self._options())
+        return catalog.make(self.method, rank, **self._options())
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the named method: those that were set here, and ``options``."""
@@ -172,30 +114,42 @@ class FederatedBMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 chosen[name] = getattr(self, name)
         return {**chosen, **(self.options or {})}
 
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+    def _run(self, method: Method, data: list[Data]) -> Run:
+        return run(
+            method,
+            data,
+            rounds=method.rounds or self.rounds or DEFAULT_ROUNDS,
+            seed=self._seed(),
+            engine=self.engine,
+            participation=self.participation,
+            callbacks=self.callbacks,
+        )
+
+    def _conclude(self, outcome: Run, data: list[Data]) -> None:
+        counts = self._tally(data, self.codes_)
+        self.reconstruction_err_ = counts.loss
+        if counts.ones and not self.components_.any():
+            warnings.warn(
+                f"The model is empty: no component of {len(self.components_)} was left after rounding. The noise level "
+                "swamps the signal, or the clients have too few rows; try fewer components, fewer clients or cleaner "
+                "data.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def _codes(self, X: Data) -> Array:
+        return greedy_refit(X, self.components_)
 
     def _tally(self, Xs: Sequence[Data], Ws: Sequence[Array]) -> Tally:
         return sum((tally(X, W, self.components_) for X, W in zip(Xs, Ws, strict=True)), Tally())
 
-    def _bits(self, X: Any, client: int = 0) -> Data:
-        return to_bits(validate_data(self, X, reset=False, **KEPT), client=client, threshold=self.threshold)
-
-    def transform(self, X: Any) -> Array | list[Array]:
-        """Return the Boolean codes of new rows by greedy cover (uint8); a list of clients gives a list."""
-        check_is_fitted(self)
-        if clients.is_many(X):
-            return [greedy_refit(self._bits(x, j), self.components_) for j, x in enumerate(X)]
-        return greedy_refit(self._bits(X), self.components_)
-
     def inverse_transform(self, X: Any) -> Array | list[Array]:
-        """Return the reconstruction ``W o H`` (uint8) of 0/1 codes W."""
+        """Return the reconstruction ``W o H`` (uint8) of 0/1 codes W; a list of codes gives a list."""
         check_is_fitted(self)
-        if clients.is_many(X):
-            return [self.inverse_transform(W) for W in X]  # type: ignore[misc]
-        W = np.asarray(X)
+        found = [self._reconstruct(np.asarray(W)) for W in (X if clients.is_many(X) else [X])]
+        return found if clients.is_many(X) else found[0]
+
+    def _reconstruct(self, W: Array) -> Array:
         check_boolean(W)
         if W.shape[1] != len(self.components_):
             raise CofactorError(f"codes: expected {len(self.components_)} columns, found {W.shape[1]}.")
@@ -203,13 +157,8 @@ class FederatedBMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return ``1 - |X xor (W o H)| / |X|`` with codes refitted for X."""
-        check_is_fitted(self)
-        Xs = [self._bits(x, j) for j, x in enumerate(X if clients.is_many(X) else [X])]
-        return 1 - self._tally(Xs, [greedy_refit(x, self.components_) for x in Xs]).loss
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
+        data = self._new_data(X)
+        return 1 - self._tally(data, [self._codes(x) for x in data]).loss
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -28,15 +28,17 @@ def is_many(X: Any) -> bool:
     return sparse.issparse(X[0]) or np.ndim(X[0]) == 2
 
 
-def split(X: Any, groups: Any = None) -> Clients:
-    """Return the clients: the items of a list, the groups of a matrix, or one client."""
+def split(X: Any, groups: Any = None, *, check: Check | None = None) -> Clients:
+    """Return the clients: the items of a list, the groups of a matrix, or one client; each checked."""
+    check = check or check_one
     if is_many(X):
         if groups is not None:
             raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
-        return Clients([check_one(x, client=j) for j, x in enumerate(X)], list(range(len(X))), None)
+        return Clients([check(x, client=j) for j, x in enumerate(X)], list(range(len(X))), None)
+    data = check(X, client=0)
     if groups is None:
-        return Clients([check_one(X)], [0], None)
-    data, labels = check_one(X), np.asarray(groups)
+        return Clients([data], [0], None)
+    labels = np.asarray(groups)
     if labels.shape != (data.shape[0],):
         raise CofactorError(f"groups: expected one label per row ({data.shape[0]}), found shape {labels.shape}.")
     names, owner = np.unique(labels, return_inverse=True)
@@ -44,8 +46,16 @@ def split(X: Any, groups: Any = None) -> Clients:
     return Clients([arrays.rows(data, r) for r in rows], names.tolist(), rows)
 
 
-def check_one(X: Any, *, client: Any = 0) -> Data:
-    """Check one matrix: shape and type by scikit-learn's rules, values by ours."""
+class Check(Protocol):
+    """Check one client's data."""
+
+    def __call__(self, X: Any, client: Any) -> Data:
+        """Return the data as the methods take them, or raise DataError with the client's name."""
+        ...
+
+
+def check_one(X: Any, client: Any = 0) -> Data:
+    """Check one matrix of numbers >= 0: shape and type by scikit-learn's rules, values by ours."""
     try:
         X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), ensure_all_finite=False)
     except ValueError as error:

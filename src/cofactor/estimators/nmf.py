@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
-from cofactor.engines.history import Round, Stop
-from cofactor.engines.rounds import Callback, Engine, run
+from cofactor.engines.history import Stop
+from cofactor.engines.rounds import Callback, Engine, Run, run
 from cofactor.estimators import clients
+from cofactor.estimators.base import Federated
 from cofactor.local.refit import refit
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.metrics import pooled_error
-from cofactor.types import Array, CofactorError, Data
-
-MOST_BY_DEFAULT = 10
+from cofactor.types import Array, Data
 
 
-class FederatedNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FederatedNMF(Federated):
     """One factor H >= 0 shared by all clients, private codes W_j >= 0, ``X_j ~ W_j H``.
 
     Parameters
@@ -86,32 +84,19 @@ class FederatedNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.options = options
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Fit to a list of matrices (one per client), or to one matrix whose ``groups`` name the client of each row."""
-        self._fit(X, groups)
-        return self
+    _dtype = (np.float64, np.float32)
 
-    def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> Array | list[Array]:
-        """Fit and return the codes: a list for a list of clients, otherwise one matrix in the order of the rows."""
-        held = self._fit(X, groups)
-        if clients.is_many(X):
-            return self.codes_
-        if held.rows is None:
-            return self.codes_[0]
-        codes = np.empty((sum(map(len, held.rows)), len(self.components_)), self.codes_[0].dtype)
-        for rows, W in zip(held.rows, self.codes_, strict=True):
-            codes[rows] = W
-        return codes
+    def _check(self, X: Any, client: Any) -> Data:
+        return clients.check_one(X, client)
 
-    def _fit(self, X: Any, groups: Any) -> clients.Clients:
-        names = clients.feature_names(X)
-        if not clients.is_many(X):
-            X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=[np.float64, np.float32], **UNCHECKED)
-        held = clients.split(X, groups)
-        method = self._method(held.data)
-        outcome = run(
+    def _named_method(self, rank: int) -> Method:
+        assert isinstance(self.method, str)
+        return catalog.make(self.method, rank, **(self.options or {}))
+
+    def _run(self, method: Method, data: list[Data]) -> Run:
+        return run(
             method,
-            held.data,
+            data,
             rounds=self.rounds,
             seed=self._seed(),
             engine=self.engine,
@@ -119,71 +104,29 @@ class FederatedNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             stop=Stop(self.tol),
             callbacks=self.callbacks,
         )
-        self.components_ = outcome.factor
-        self.codes_ = outcome.codes
-        self.clients_ = held.names
-        self.history_: list[Round] = outcome.history
-        self.n_rounds_ = len(outcome.history)
-        self.n_features_in_ = self.components_.shape[1]
-        self.reconstruction_err_ = pooled_error(held.data, self.codes_, self.components_)
-        if names is not None:
-            self.feature_names_in_ = names
+
+    def _conclude(self, outcome: Run, data: list[Data]) -> None:
+        self.reconstruction_err_ = pooled_error(data, self.codes_, self.components_)
         if self.tol > 0 and not outcome.converged:
             warnings.warn(
                 f"{self.n_rounds_} rounds were not enough to reach tol={self.tol}; raise `rounds` or `tol`.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return held
 
-    def _method(self, data: list[Data]) -> Method:
-        n, m = sum(X.shape[0] for X in data), data[0].shape[1]
-        k = self.n_components if self.n_components is not None else min(MOST_BY_DEFAULT, n, m)
-        if not isinstance(k, int | np.integer) or not 1 <= k <= min(n, m):
-            raise CofactorError(
-                f"n_components: expected a whole number from 1 to {min(n, m)} "
-                f"(the smaller of n_samples={n} and n_features={m}), found {k!r}."
-            )
-        if isinstance(self.method, str):
-            return catalog.make(self.method, int(k), **(self.options or {}))
-        if self.n_components is not None and self.method.rank != k:
-            raise CofactorError(f"n_components is {k}, but the method was made with rank {self.method.rank}.")
-        return self.method
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def transform(self, X: Any) -> Array | list[Array]:
-        """Return the codes of new rows for the shared factor; a list of clients gives a list."""
-        check_is_fitted(self)
-        if clients.is_many(X):
-            return [self._transform(x, client=j) for j, x in enumerate(X)]
-        return self._transform(X)
-
-    def _transform(self, X: Any, client: int = 0) -> Array:
-        X = validate_data(
-            self, X, reset=False, accept_sparse=("csr", "csc"), dtype=[np.float64, np.float32], **UNCHECKED
-        )
-        return refit(clients.check_one(X, client=client), self.components_)
+    def _codes(self, X: Data) -> Array:
+        return refit(X, self.components_)
 
     def inverse_transform(self, X: Any) -> Array | list[Array]:
-        """Return the reconstruction ``W H`` of codes W."""
+        """Return the reconstruction ``W H`` of codes W; a list of codes gives a list."""
         check_is_fitted(self)
-        if clients.is_many(X):
-            return [self.inverse_transform(W) for W in X]  # type: ignore[misc]
-        return np.asarray(X) @ self.components_
+        found = [np.asarray(W) @ self.components_ for W in (X if clients.is_many(X) else [X])]
+        return found if clients.is_many(X) else found[0]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the explained share ``1 - |X - W H|^2 / |X|^2`` with codes refitted for X."""
-        items = X if clients.is_many(X) else [X]
-        codes = [self._transform(x, client=j) for j, x in enumerate(items)]
-        return 1 - pooled_error([clients.check_one(x) for x in items], codes, self.components_) ** 2
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
+        data = self._new_data(X)
+        return 1 - pooled_error(data, [self._codes(x) for x in data], self.components_) ** 2
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -191,7 +134,3 @@ class FederatedNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-UNCHECKED = {"ensure_all_finite": False}
-"""Values are checked by :mod:`cofactor.local.arrays`, which names the client and the cell."""

@@ -88,12 +88,12 @@ def choose(found: Curves, baseline: float, *, stable: float = STABLE) -> tuple[i
         return int(k[i]), (
             f"Rank {k[i]} has the lowest held-out error ({found.heldout[i]:.3g}) of the ranks whose components return "
             f"with other seeds (matched cosine {found.seed_stability[i]:.2f}). Rank {k[best]} predicts better "
-            f"({lowest:.3g}), but its components do not return ({found.seed_stability[best]:.2f}, wanted {stable:g})."
+            f"({lowest:.3g}), but its components do not return ({found.seed_stability[best]:.3f}, wanted {stable:g})."
         )
     i = int(np.argmax(near))
     return int(k[i]), (
         f"No rank is stable: components change with the seed everywhere (matched cosine at most "
-        f"{np.nanmax(found.seed_stability):.2f}, wanted {stable:g}). Rank {k[i]} is the smallest within one standard "
+        f"{np.nanmax(found.seed_stability):.3f}, wanted {stable:g}). Rank {k[i]} is the smallest within one standard "
         f"error of the best held-out error ({lowest:.3g} at rank {k[best]}); read its components with care."
     )
 
