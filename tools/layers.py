@@ -21,8 +21,8 @@ LAYERS = [
     {"select"},
     {"data"},
     {"estimators"},
-    {"runs"},
     {"report"},
+    {"runs"},
     {"cli"},
 ]
 HEIGHT = {name: i for i, layer in enumerate(LAYERS) for name in layer}

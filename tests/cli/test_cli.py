@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from cofactor import FederatedNMF, run
+from cofactor import FederatedBMF, FederatedNMF, run
 from cofactor.cli import main
 from cofactor.data import synthetic
 from cofactor.engines.history import Stop
@@ -171,6 +171,34 @@ def test_rank_and_passports_are_printed_kept_and_shown_in_the_report(hospitals, 
     assert "Suggested" in cofactor("rank", *files, "-k", "3,4", "--seeds", 2, cwd=tmp_path).stdout
 
 
+def test_boolean_fit_writes_bits_losses_and_pictures_on_request(tmp_path):
+    planted = synthetic.tiles(300, 40, 4, noise=0.02, seed=1)
+    for name, rows in (("a", slice(0, 150)), ("b", slice(150, 300))):
+        sparse.save_npz(tmp_path / f"{name}.npz", sparse.csr_matrix(planted.X[rows]))
+    words = ("fit", "a.npz", "b.npz", "-k", 4, "--boolean", "--seed", 2, "--json")
+    result = json.loads(cofactor(*words, cwd=tmp_path).stdout)
+    model = FederatedBMF(4, random_state=2).fit([planted.X[:150], planted.X[150:]])
+    H = np.load(tmp_path / "run" / "factor.npz")["factor"]
+    np.testing.assert_array_equal(H, model.components_)
+    assert set(np.unique(H)) <= {0, 1}
+    assert result["error"] == pytest.approx(model.reconstruction_err_)
+    assert "Boolean view" not in (tmp_path / "run" / "report.html").read_text()
+    cofactor("report", "run", "--pictures", "--out", "page.html", cwd=tmp_path)
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("Reconstruction of client") == 2
+    assert page.count("Error of client") == 2
+    cofactor("transform", "run", "a.npz", "-q", cwd=tmp_path)
+    np.testing.assert_array_equal(np.load(tmp_path / "codes.npy"), model.codes_[0])
+
+
+def test_features_that_are_pixels_are_shown_as_pictures(tmp_path):
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).uniform(size=(30, 12)))
+    cofactor("fit", "a.npy", "-k", 2, "--image", "3x4", "-q", cwd=tmp_path)
+    assert "picture of 3 by 4 pixels" in (tmp_path / "run" / "report.html").read_text()
+    error = cofactor("fit", "a.npy", "-k", 2, "--image", "3x5", "--out", "x", "-q", cwd=tmp_path, check=2).stderr
+    assert "image: expected 12 pixels" in error
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -199,7 +227,7 @@ def test_mistakes_are_one_line_and_exit_code_2(words, text, tmp_path):
     assert text in error
     assert error.count("\n") == 1
     assert "Traceback" not in error
-    assert not (tmp_path / "run" / "factor.npz").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_existing_run_is_not_written_over(hospitals, tmp_path):

@@ -67,6 +67,7 @@ def fit(
     by: Annotated[str | None, typer.Option(help="With --split: iid, dirichlet or sorted.")] = None,
     label: Annotated[str | None, typer.Option(help="With --by dirichlet or sorted: the label column.")] = None,
     alpha: Annotated[float | None, typer.Option(help="With --by dirichlet: small is skewed.")] = None,
+    image: Annotated[str | None, typer.Option(help="Features are pixels of a picture, as 28x28.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -97,6 +98,7 @@ def fit(
             "by": by,
             "label": label,
             "alpha": alpha,
+            "image": image,
             "inputs": inputs or None,
             "options": dict(map(_pair, option)) if option else None,
         }.items()
@@ -182,14 +184,18 @@ def passports(run: RunPath, json: Json = False) -> None:
 
 
 @app.command()
-def report(run: RunPath, out: Annotated[Path | None, typer.Option(help="The HTML file.")] = None) -> None:
+def report(
+    run: RunPath,
+    out: Annotated[Path | None, typer.Option(help="The HTML file.")] = None,
+    pictures: Annotated[bool, typer.Option("--pictures", help="Boolean runs: add pictures, which show rows.")] = False,
+) -> None:
     """Write the report of a run: one HTML file that needs no network.
 
     Example: cofactor report run
     """
     from cofactor.report.html import render
 
-    print(render(run, out))
+    print(render(run, out, pictures=pictures))
 
 
 @app.command()

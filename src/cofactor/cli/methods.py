@@ -20,7 +20,7 @@ def describe(name: str) -> dict[str, str]:
     first, later = (", ".join(method.schema(FEATURES, t)) for t in (0, last))
     return {
         "name": name,
-        "what": (inspect.getdoc(catalog.MAKERS[name]) or "").splitlines()[0],
+        "what": (inspect.getdoc(catalog.find(name)) or "").splitlines()[0],
         "sends": first if first == later else f"{first}; then {later}",
         "rounds": "many" if method.rounds is None else str(method.rounds),
         "sums only": "yes" if method.additive else "no",
@@ -29,7 +29,7 @@ def describe(name: str) -> dict[str, str]:
 
 def show_methods(*, as_json: bool = False) -> None:
     """Print the catalog."""
-    rows = [describe(name) for name in catalog.names()]
+    rows = [describe(name) for name in [*catalog.names(), *catalog.names(boolean=True)]]
     if as_json:
         print(json.dumps(rows, indent=1))
         return

@@ -116,15 +116,26 @@ def make(name: str, rank: int, **options: Any) -> Method:
     >>> make("fedprox", 5, anchor=0.2).anchor
     0.2
     """
+    maker = find(name)
+    if rank != int(rank) or rank < 1:
+        raise CofactorError(f"rank must be a whole number >= 1. Found {rank}.")
+    known = options_of(name)
+    for option in options:
+        if option not in known:
+            raise CofactorError(f"method {name!r} has no option {option!r}. Expected one of: {', '.join(known)}.")
+    return maker(rank, **options)
+
+
+def find(name: str) -> Callable[..., Method]:
+    """Return the function that builds the named method; its docstring says what it is."""
     makers = MAKERS | BOOLEAN
     if name not in makers:
         near = difflib.get_close_matches(name, makers, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise CofactorError(f"unknown method {name!r}.{hint} Expected one of: {', '.join(makers)}.")
-    if rank != int(rank) or rank < 1:
-        raise CofactorError(f"rank must be a whole number >= 1. Found {rank}.")
-    known = list(inspect.signature(makers[name]).parameters)[1:]
-    for option in options:
-        if option not in known:
-            raise CofactorError(f"method {name!r} has no option {option!r}. Expected one of: {', '.join(known)}.")
-    return makers[name](rank, **options)
+    return makers[name]
+
+
+def options_of(name: str) -> list[str]:
+    """Return the options that the named method takes."""
+    return list(inspect.signature(find(name)).parameters)[1:]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cofactor.report import words
 from cofactor.report.folder import Folder, read
-from cofactor.report.sections import components, fit, overview, traffic
+from cofactor.report.sections import boolean, components, fit, overview, traffic
 from cofactor.types import CofactorError
 
 
@@ -38,8 +38,14 @@ SECTIONS = [
 FILTERS = [words.number, words.fixed, words.size, words.duration, words.percent, words.moment, words.counted]
 
 
-def render(run: Path | str, out: Path | None = None) -> Path:
+BOOLEAN = Section("boolean", "Boolean view", boolean.view)
+"""Shown on request only: its pictures are rows."""
+
+
+def render(run: Path | str, out: Path | None = None, *, pictures: bool = False) -> Path:
     """Write the report of a run folder and return its path: ``out``, by default ``report.html`` in the folder.
+
+    ``pictures`` adds the Boolean view, which shows rows of the clients.
 
     The page is one file without scripts: style, charts and pictures are inside it, and its content policy forbids
     every request. The same folder gives the same bytes.
@@ -47,11 +53,11 @@ def render(run: Path | str, out: Path | None = None) -> Path:
     folder = read(Path(run))
     path = Path(out) if out is not None else folder.path / "report.html"
     path = path / "report.html" if path.is_dir() else path
-    _write(path, page(folder).encode("utf-8", "replace"))
+    _write(path, page(folder, pictures=pictures).encode("utf-8", "replace"))
     return path
 
 
-def page(folder: Folder) -> str:
+def page(folder: Folder, *, pictures: bool = False) -> str:
     """Return the report as HTML text."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -68,8 +74,9 @@ def page(folder: Folder) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update({function.__name__: function for function in FILTERS})
-    content = {section.id: section.build(folder) for section in SECTIONS}
-    return environment.get_template("report.html.j2").render(run=folder, sections=SECTIONS, content=content)
+    sections = [*SECTIONS, BOOLEAN] if pictures else SECTIONS
+    content = {section.id: section.build(folder) for section in sections}
+    return environment.get_template("report.html.j2").render(run=folder, sections=sections, content=content)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -28,14 +28,14 @@ def data_uri(values: Array, ink: tuple[int, int, int] = BLACK) -> str:
 def component(row: Array, shape: tuple[int, int], *, order: str = "C") -> str:
     """Return one component as a picture, scaled to its own largest weight."""
     image = np.abs(row.reshape(shape, order="F" if order == "F" else "C"))
-    image = _shrink(image)
+    image = shrink(image)
     return data_uri(image / (image.max() or 1.0))
 
 
-def _shrink(image: Array) -> Array:
-    """Take block means until no side is longer than ``SIDE``."""
+def shrink(image: Array, side: int = SIDE) -> Array:
+    """Take block means until no side is longer than ``side``."""
     height, width = image.shape
-    block = -(-max(height, width) // SIDE)
+    block = -(-max(height, width) // side)
     if block == 1:
         return image
     rows, columns = (np.arange(0, n, block) for n in (height, width))

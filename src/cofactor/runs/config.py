@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -35,6 +36,7 @@ class Config:
     by: str = "iid"
     label: str | None = None
     alpha: float = 0.5
+    image: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -50,8 +52,16 @@ class Config:
         for name, known in (("by", BY), ("features", FEATURES), ("engine", ("inline",))):
             if getattr(self, name) not in known:
                 raise CofactorError(f"{name}: expected one of {', '.join(known)}; found {getattr(self, name)!r}.")
+        if self.image and not re.fullmatch(r"\d+x\d+", self.image):
+            raise CofactorError(f"image: expected height x width of a picture, as 28x28; found {self.image!r}.")
         if self.split and self.by != "iid" and not self.label:
             raise CofactorError(f"--by {self.by} spreads rows by a label; name its column with --label.")
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width of the picture that the features form."""
+        height, _, width = (self.image or "").partition("x")
+        return (int(height), int(width)) if self.image else None
 
     def absolute(self) -> Config:
         """Return the same configuration with absolute paths, so that it can be run from anywhere."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cofactor.boolean import Tally, tally
 from cofactor.combine.align import Lap
 from cofactor.engines.history import Stop
 from cofactor.engines.inline import check_clients
@@ -20,6 +21,7 @@ from cofactor.methods import catalog
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 from cofactor.metrics import pooled_error, relative_error, rmsd
+from cofactor.report.sections.boolean import shrunk
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, check_unchanged, describe, open_inputs
@@ -27,6 +29,8 @@ from cofactor.select import Passport, RankScan, passports, select_rank
 from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, CofactorError, Data
 
+BOOLEAN_SWEEPS = 3
+VIEW_ROWS = 5000
 LOCAL_CELLS = 2 * 10**8
 """Clients are compared with their own local fit up to this many cells in all; beyond, it would double the work."""
 
@@ -35,6 +39,7 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
     """Read the inputs, run the method, and write the run folder."""
     config = config.absolute()
     inputs = open_inputs(config)
+    _prepare(config, inputs)  # what cannot be run leaves no folder behind
     folder = RunFolder.create(out, config, describe(inputs))
     return _run(folder, config, inputs, callbacks)
 
@@ -60,17 +65,30 @@ def make_method(config: Config, inputs: Inputs) -> Method:
                 "use --features intersection, or --method exact with --features union."
             )
         options["groups"] = groups(inputs.known, inputs.n_features)
+    known = catalog.options_of(config.method)
+    if config.boolean and "rounds" in known:
+        options.setdefault("rounds", config.rounds)
+    if config.boolean:
+        options.setdefault("sweeps", BOOLEAN_SWEEPS)
     return catalog.make(config.method, config.rank, **options)
 
 
-def _run(folder: RunFolder, config: Config, inputs: Inputs, callbacks: Sequence[Callback]) -> RunFolder:
+def _prepare(config: Config, inputs: Inputs) -> tuple[Method, list[Data]]:
+    """Build the method and check the data."""
     method, data = make_method(config, inputs), check_clients(inputs.data)
-    rows = sum(X.shape[0] for X in data)
+    rows, pixels = sum(X.shape[0] for X in data), int(np.prod(config.image_shape or inputs.n_features))
     if config.rank > min(rows, inputs.n_features):
         raise CofactorError(
             f"rank: expected at most {min(rows, inputs.n_features)} (the smaller of {rows} rows and "
             f"{inputs.n_features} features), found {config.rank}."
         )
+    if pixels != inputs.n_features:
+        raise CofactorError(f"image: expected {inputs.n_features} pixels (the features), found {config.image}.")
+    return method, data
+
+
+def _run(folder: RunFolder, config: Config, inputs: Inputs, callbacks: Sequence[Callback]) -> RunFolder:
+    method, data = _prepare(config, inputs)
     saved = folder.checkpoint.load()
     folder.rewind(len(saved.history) if saved else 0)
     factors: deque[Array] = deque(maxlen=LAST_ROUNDS + 1)
@@ -80,12 +98,12 @@ def _run(folder: RunFolder, config: Config, inputs: Inputs, callbacks: Sequence[
         rounds=config.rounds,
         seed=config.seed,
         participation=config.participation,
-        stop=Stop(config.tol),
+        stop=Stop(0 if config.boolean else config.tol),
         checkpoint=folder.checkpoint,
         watch=folder.log_messages(inputs.names),
         callbacks=[folder.log_round, lambda line, shared: factors.append(method.factor(shared)), *callbacks],
     )
-    folder.write_factor(outcome.factor, inputs.feature_names)
+    folder.write_factor(outcome.factor, inputs.feature_names, image_shape=config.image_shape)
     for name, W in zip(inputs.names, outcome.codes, strict=True):
         folder.write_codes(name, W)
     if not config.boolean and _is_small(data):
@@ -98,8 +116,42 @@ def _run(folder: RunFolder, config: Config, inputs: Inputs, callbacks: Sequence[
             seed=config.seed,
         )
         folder.write_json("passports.json", [_passport(p) for p in found])
-    folder.write_json("evaluation.json", evaluation(data, inputs.names, outcome, seed=config.seed))
+    if config.boolean:
+        for name, X, W in zip(inputs.names, data, outcome.codes, strict=True):
+            folder.write_view(name, _view(X, W, outcome.factor))
+    evaluate = boolean_evaluation if config.boolean else evaluation
+    folder.write_json("evaluation.json", evaluate(data, inputs.names, outcome, seed=config.seed))
     return folder
+
+
+def _view(X: Data, W: Array, H: Array) -> dict[str, Array]:
+    """Return small pictures of at most the first rows."""
+    part = arrays.rows(X, np.arange(min(VIEW_ROWS, X.shape[0])))
+    return shrunk(part.toarray() if hasattr(part, "toarray") else part, W[:VIEW_ROWS], H)
+
+
+def boolean_evaluation(data: list[Data], names: Sequence[str], outcome: Run, *, seed: int = 0) -> dict[str, Any]:
+    """Return the Boolean loss ``|X xor (W o H)| / |X|`` of every client and of all rows."""
+    counts = [tally(X, W, outcome.factor) for X, W in zip(data, outcome.codes, strict=True)]
+    clients = [
+        {
+            "client": name,
+            "rows": X.shape[0],
+            "error": count.loss,
+            "rmsd": float(np.sqrt(count.error / max(count.cells, 1))),
+            "local_error": None,
+            "pooled_error": None,
+        }
+        for name, X, count in zip(names, data, counts, strict=True)
+    ]
+    whole = sum(counts, Tally())
+    return {
+        "error": whole.loss,
+        "rounds": len(outcome.history),
+        "converged": True,
+        "clients": clients,
+        "match": None,
+    }
 
 
 def _is_small(data: list[Data]) -> bool:
@@ -183,4 +235,4 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> tup
         raise CofactorError(f"{path}: expected {H.shape[1]} features like the factor, found {X.shape[1]}.")
     config = folder.config()
     W = catalog.make(config.method, config.rank).refit(X, H)
-    return W, relative_error(X, W, H)
+    return W, tally(X, W, H).loss if config.boolean else relative_error(X, W, H)

@@ -119,11 +119,16 @@ class RunFolder:
         with open(self.path / name, "a") as file:
             file.writelines(json.dumps(entry) + "\n" for entry in entries)
 
-    def write_factor(self, H: Array, feature_names: list[str] | None) -> None:
+    def write_factor(
+        self, H: Array, feature_names: list[str] | None, *, image_shape: tuple[int, int] | None = None
+    ) -> None:
         """Write the factor as npz and as a table of features by components."""
         names = feature_names or [f"feature{i}" for i in range(H.shape[1])]
+        arrays = {"factor": H, "feature_names": np.array(names)}
+        if image_shape:
+            arrays["image_shape"] = np.array(image_shape)
         with atomic(self.path / "factor.npz") as file:
-            np.savez(file, factor=H, feature_names=np.array(names))
+            np.savez(file, **arrays)  # type: ignore[arg-type]
         head = "\t".join(["feature", *(f"component{i}" for i in range(len(H)))])
         rows = ("\t".join([name, *(repr(float(v)) for v in column)]) for name, column in zip(names, H.T, strict=True))
         self.write_text("factor.tsv", "\n".join([head, *rows]) + "\n")
@@ -138,13 +143,21 @@ class RunFolder:
         with np.load(file) as arrays:
             return arrays["factor"], [str(n) for n in arrays["feature_names"]]
 
-    def write_codes(self, client: str, W: Array) -> Path:
-        """Write a client's codes into that client's own folder."""
-        folder = self.path / "clients" / re.sub(r"[^\w.-]", "_", client)
+    def client(self, name: str) -> Path:
+        """Return a client's own folder: what is in it never leaves the client."""
+        folder = self.path / "clients" / re.sub(r"[^\w.-]", "_", name)
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic(folder / "codes.npy") as file:
+        return folder
+
+    def write_codes(self, client: str, W: Array) -> None:
+        """Write a client's codes into that client's own folder."""
+        with atomic(self.client(client) / "codes.npy") as file:
             np.save(file, W)
-        return folder / "codes.npy"
+
+    def write_view(self, client: str, panels: dict[str, Array]) -> None:
+        """Write small pictures of a client's data into that client's own folder."""
+        with atomic(self.client(client) / "view.npz") as file:
+            np.savez(file, **panels)  # type: ignore[arg-type]
 
 
 def _entries(names: Sequence[str], t: int, reply: Reply) -> list[dict[str, Any]]:
