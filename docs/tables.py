@@ -45,7 +45,7 @@ class Array(NamedTuple):
 
     def __str__(self) -> str:
         """Write name and shape."""
-        return f"`{self.name}` {' × '.join(self.shape) or 'number'}"
+        return _unbroken(f"`{self.name}` {' × '.join(self.shape) or 'number'}")
 
 
 class Phase(NamedTuple):
@@ -54,6 +54,11 @@ class Phase(NamedTuple):
     rounds: str
     arrays: tuple[Array, ...]
     nbytes: int
+
+
+def _unbroken(text: str) -> str:
+    """Return text that a browser does not break into lines."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def word(size: int, rank: int, features: int) -> str:
@@ -175,7 +180,8 @@ def traffic(makers: dict[str, Any], *, boolean: bool) -> str:
             text = formula(phase.arrays)
             size = f"{evaluate(text, EXAMPLE_RANK, EXAMPLE_FEATURES):,}".replace(",", " ")
             arrays = ", ".join(map(str, phase.arrays))
-            lines.append(f"| {', '.join(labels) if i == 0 else ''} | {phase.rounds} | {arrays} | {text} | {size} |")
+            cells = (", ".join(labels) if i == 0 else "", phase.rounds, arrays, _unbroken(text), _unbroken(size))
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ from cofactor.types import CofactorError
 def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
     config = _config(given, config_file)
-    with Progress(config.rounds, quiet=quiet or as_json) as progress:
+    with Progress(runs.planned_rounds(config), quiet=quiet or as_json) as progress:
         folder = runs.fit(config, out, callbacks=[progress])
     _conclude(folder, as_json=as_json, quiet=quiet)
 
@@ -44,7 +44,7 @@ def _config(given: dict[str, Any], config_file: Path | None) -> Config:
 def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
     """Continue an interrupted run."""
     config = RunFolder.open(run).config()
-    with Progress(config.rounds, quiet=quiet or as_json) as progress:
+    with Progress(runs.planned_rounds(config), quiet=quiet or as_json) as progress:
         folder = runs.resume(run, callbacks=[progress])
     _conclude(folder, as_json=as_json, quiet=quiet)
 

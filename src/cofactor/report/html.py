@@ -74,7 +74,8 @@ def page(folder: Folder, *, pictures: bool = False) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update({function.__name__: function for function in FILTERS})
-    sections = [*SECTIONS, BOOLEAN] if pictures else SECTIONS
+    after = [section.id for section in SECTIONS].index("components") + 1
+    sections = [*SECTIONS[:after], BOOLEAN, *SECTIONS[after:]] if pictures else SECTIONS
     content = {section.id: section.build(folder) for section in sections}
     return environment.get_template("report.html.j2").render(run=folder, sections=sections, content=content)
 

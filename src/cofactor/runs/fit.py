@@ -57,20 +57,29 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
 
 def make_method(config: Config, inputs: Inputs) -> Method:
     """Build the method; clients that lack features need one that can leave them out."""
-    options = dict(config.options)
-    if inputs.known is not None:
-        if config.method != "exact":
-            raise CofactorError(
-                f"method {config.method!r} needs the same features at every client; "
-                "use --features intersection, or --method exact with --features union."
-            )
-        options["groups"] = groups(inputs.known, inputs.n_features)
-    known = catalog.options_of(config.method)
-    if config.boolean and "rounds" in known:
-        options.setdefault("rounds", config.rounds)
+    if inputs.known is None:
+        return named_method(config)
+    if config.method != "exact":
+        raise CofactorError(
+            f"method {config.method!r} needs the same features at every client; "
+            "use --features intersection, or --method exact with --features union."
+        )
+    return named_method(config, groups=groups(inputs.known, inputs.n_features))
+
+
+def named_method(config: Config, **more: Any) -> Method:
+    """Build the method of a configuration; Boolean ones take their plan from it."""
+    options = {**config.options, **more}
     if config.boolean:
-        options.setdefault("sweeps", BOOLEAN_SWEEPS)
+        options = {"sweeps": BOOLEAN_SWEEPS, **options}
+        if "rounds" in catalog.options_of(config.method):
+            options = {"rounds": config.rounds, **options}
     return catalog.make(config.method, config.rank, **options)
+
+
+def planned_rounds(config: Config) -> int:
+    """Return the most rounds that a configuration will run."""
+    return min(config.rounds, named_method(config).rounds or config.rounds)
 
 
 def _prepare(config: Config, inputs: Inputs) -> tuple[Method, list[Data]]:

@@ -1,0 +1,67 @@
+"""The site builds without a warning, and its tables say what the methods say."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cofactor.methods import catalog
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def tables() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("material")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    pages = sorted((tmp_path / "site").rglob("index.html"))
+    assert len(pages) == len(list((ROOT / "docs").rglob("*.md")))
+    for page in pages:
+        text = page.read_text()
+        assert 'src="http' not in text, f"{page} fetches something"
+        assert '<link rel="stylesheet" href="http' not in text, f"{page} fetches something"
+
+
+def test_the_catalog_page_is_what_the_methods_say(tables: ModuleType) -> None:
+    page = tables.PAGE.read_text()
+    assert tables.put(page, tables.tables()) == page, "run: python docs/tables.py --write"
+    for name in [*catalog.names(), *catalog.names(boolean=True)]:
+        assert f"| `{name}` |" in page
+
+
+@pytest.mark.parametrize("boolean", [False, True])
+def test_the_formulas_give_the_bytes_of_messages(tables: ModuleType, *, boolean: bool) -> None:
+    rank, features = 4, 17
+    for name in catalog.names(boolean=boolean):
+        phases = tables.phases(catalog.make(name, tables.RANK), boolean=boolean)
+        sent = tables.messages(catalog.make(name, rank), boolean=boolean, features=features)
+        formulas = [tables.formula(phase.arrays) for phase in phases]
+        for phase, formula in zip(phases, formulas, strict=True):
+            assert tables.evaluate(formula, tables.RANK, tables.FEATURES) == phase.nbytes, name
+        sizes = {tables.evaluate(formula, rank, features) for formula in formulas}
+        assert {message.nbytes for message in sent} == sizes, name
