@@ -23,7 +23,10 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 OUTPUT = 'text title="Output"'
 RUN = ("python", "bash")
@@ -70,13 +73,19 @@ class Page:
             check=False,
         )
         if done.returncode:
-            raise AssertionError(f"{self.path}:{block.line}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+            raise AssertionError(
+                f"{self.path}:{block.line}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+            )
         return done.stdout
 
 
 def environment() -> dict[str, str]:
     """Return the variables a page runs with: this Python's commands first, plain output, no outside data."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("COFACTOR_DATA", "FORCE_COLOR")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("COFACTOR_DATA", "FORCE_COLOR")
+    }
     bin_folder = str(Path(sys.executable).parent)
     return kept | {
         "PATH": bin_folder + os.pathsep + os.environ["PATH"],
@@ -91,19 +100,40 @@ def environment() -> dict[str, str]:
 def blocks(text: str) -> list[Block]:
     """Return the blocks that run, each with the output block that follows it."""
     found = [
-        Block(m["info"].strip(), _dedent(m["code"], len(m["indent"])), text[: m.start()].count("\n") + 1, m.span())
+        Block(
+            m["info"].strip(),
+            _dedent(m["code"], len(m["indent"])),
+            text[: m.start()].count("\n") + 1,
+            m.span(),
+        )
         for m in FENCE.finditer(text)
     ]
     out = []
-    for block, after in pairwise([*found, Block("", "", 0, (len(text), len(text)))]):
+    for block, after in pairwise(
+        [*found, Block("", "", 0, (len(text), len(text)))]
+    ):
         if block.info in RUN:
-            follows = after.info == OUTPUT and not text[block.span[1] : after.span[0]].strip()
-            out.append(Block(block.info, block.code, block.line, block.span, after if follows else None))
+            follows = (
+                after.info == OUTPUT
+                and not text[block.span[1] : after.span[0]].strip()
+            )
+            out.append(
+                Block(
+                    block.info,
+                    block.code,
+                    block.line,
+                    block.span,
+                    after if follows else None,
+                )
+            )
     return out
 
 
 def _dedent(code: str, indent: int) -> str:
-    return "".join(line[indent:] if line.strip() else "\n" for line in code.splitlines(keepends=True))
+    return "".join(
+        line[indent:] if line.strip() else "\n"
+        for line in code.splitlines(keepends=True)
+    )
 
 
 def differences(promised: str, printed: str) -> Iterator[str]:
@@ -118,7 +148,11 @@ def _close(want: str, got: str) -> bool:
     numbers = [NUMBER.findall(w) for w in (want, got)]
     if NUMBER.sub("#", want) != NUMBER.sub("#", got) or not numbers[0]:
         return False
-    return all(a == b or ("." in a and abs(float(a) - float(b)) <= TOLERANCE * abs(float(a))) for a, b in zip(*numbers))
+    return all(
+        a == b
+        or ("." in a and abs(float(a) - float(b)) <= TOLERANCE * abs(float(a)))
+        for a, b in zip(*numbers)
+    )
 
 
 @contextlib.contextmanager
@@ -149,7 +183,13 @@ def rewritten(text: str, results: list[tuple[Block, str]]) -> str:
         if old := block.promised:
             lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
             start, end = old.span
-            text = text[:start] + f"```{OUTPUT}\n" + "\n".join(lines) + "\n```" + text[end:]
+            text = (
+                text[:start]
+                + f"```{OUTPUT}\n"
+                + "\n".join(lines)
+                + "\n```"
+                + text[end:]
+            )
     return text
 
 
@@ -161,7 +201,13 @@ if __name__ == "__main__":
         if "--write" in sys.argv:
             path.write_text(rewritten(path.read_text(), results))
         for block, printed in results:
-            problems = list(differences(block.promised.code, printed)) if block.promised else []
-            print(f"{name}:{block.line}: {'ok' if not problems else '; '.join(problems[:3])}")
+            problems = (
+                list(differences(block.promised.code, printed))
+                if block.promised
+                else []
+            )
+            print(
+                f"{name}:{block.line}: {'ok' if not problems else '; '.join(problems[:3])}"
+            )
             if not block.promised and printed:
                 print(printed)

@@ -31,7 +31,10 @@ ROUNDS = 5
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "exact": [{"start": "lap"}, {"start": "random"}],
     "boolean-oneshot": [{"sweeps": 3}],
-    **{name: [{"align": None}] for name in ("felb", "falb", "asso", "grecond", "mebf", "zhang", "elbmf")},
+    **{
+        name: [{"align": None}]
+        for name in ("felb", "falb", "asso", "grecond", "mebf", "zhang", "elbmf")
+    },
 }
 """Options that change what a method sends; every method is listed with its defaults too."""
 
@@ -71,15 +74,27 @@ def word(size: int, rank: int, features: int) -> str:
     return words[size]
 
 
-def messages(method: Method, *, boolean: bool, features: int = FEATURES) -> list[Any]:
+def messages(
+    method: Method, *, boolean: bool, features: int = FEATURES
+) -> list[Any]:
     """Run a method over two small float32 clients; return the first client's message of every round."""
     if boolean:
-        X = synthetic.tiles(40, features, method.rank, width=(0.2, 0.4), noise=0.0).X.astype(np.float32)
+        X = synthetic.tiles(
+            40, features, method.rank, width=(0.2, 0.4), noise=0.0
+        ).X.astype(np.float32)
         Xs = [X[:20], X[20:]]
     else:
-        Xs = [X.astype(np.float32) for X in synthetic.blocks(2, 20, features=features, rank=method.rank).Xs]
+        Xs = [
+            X.astype(np.float32)
+            for X in synthetic.blocks(2, 20, features=features, rank=method.rank).Xs
+        ]
     sent: list[Any] = []
-    run(method, Xs, rounds=method.rounds or ROUNDS, watch=lambda t, replies: sent.append(replies[0].message))
+    run(
+        method,
+        Xs,
+        rounds=method.rounds or ROUNDS,
+        watch=lambda t, replies: sent.append(replies[0].message),
+    )
     return sent
 
 
@@ -88,7 +103,11 @@ def phases(method: Method, *, boolean: bool) -> list[Phase]:
     found: list[tuple[int, tuple[Array, ...], int]] = []
     for t, message in enumerate(messages(method, boolean=boolean)):
         arrays = tuple(
-            Array(name, tuple(word(n, RANK, FEATURES) for n in shape), np.asarray(message.arrays[name]).itemsize)
+            Array(
+                name,
+                tuple(word(n, RANK, FEATURES) for n in shape),
+                np.asarray(message.arrays[name]).itemsize,
+            )
             for name, shape in method.schema(FEATURES, t).items()
         )
         if not found or found[-1][1] != arrays:
@@ -123,7 +142,9 @@ def formula(arrays: Iterable[Array]) -> str:
             rest += array.itemsize
     groups: dict[int, list[str]] = {}
     for (itemsize, term), count in terms.items():
-        groups.setdefault(itemsize, []).append(term if count == 1 else f"{count}{term}")
+        groups.setdefault(itemsize, []).append(
+            term if count == 1 else f"{count}{term}"
+        )
     parts = [_scaled(itemsize, group) for itemsize, group in groups.items()]
     return " + ".join([*parts, str(rest)])
 
@@ -131,7 +152,11 @@ def formula(arrays: Iterable[Array]) -> str:
 def _scaled(itemsize: int, terms: list[str]) -> str:
     if itemsize == 1:
         return " + ".join(terms)
-    return f"{itemsize}{terms[0]}" if len(terms) == 1 else f"{itemsize}({' + '.join(terms)})"
+    return (
+        f"{itemsize}{terms[0]}"
+        if len(terms) == 1
+        else f"{itemsize}({' + '.join(terms)})"
+    )
 
 
 def evaluate(text: str, rank: int, features: int) -> int:
@@ -147,15 +172,34 @@ def evaluate(text: str, rank: int, features: int) -> int:
 
 def overview(makers: dict[str, Any]) -> str:
     """Return the table of names: what a method is, how many rounds it has, whether sums are enough, its options."""
-    lines = ["| name | what it is | rounds | sums only | options |", "|---|---|---|---|---|"]
+    lines = [
+        "| name | what it is | rounds | sums only | options |",
+        "|---|---|---|---|---|",
+    ]
     for name, maker in makers.items():
         method = catalog.make(name, RANK)
-        sums = [f"{o}={v}" for made in VARIANTS.get(name, []) for o, v in made.items() if _additive(name, made)]
-        options = ", ".join(f"`{option}`" for option in list(inspect.signature(maker).parameters)[1:])
+        sums = [
+            f"{o}={v}"
+            for made in VARIANTS.get(name, [])
+            for o, v in made.items()
+            if _additive(name, made)
+        ]
+        options = ", ".join(
+            f"`{option}`"
+            for option in list(inspect.signature(maker).parameters)[1:]
+        )
         what = (inspect.getdoc(maker) or "").splitlines()[0]
         rounds = "many" if method.rounds is None else str(method.rounds)
-        only = "yes" if method.additive else f"with {' or '.join(sums)}" if sums else "no"
-        lines.append(f"| `{name}` | {what} | {rounds} | {only} | {options or 'none'} |")
+        only = (
+            "yes"
+            if method.additive
+            else f"with {' or '.join(sums)}"
+            if sums
+            else "no"
+        )
+        lines.append(
+            f"| `{name}` | {what} | {rounds} | {only} | {options or 'none'} |"
+        )
     return "\n".join(lines)
 
 
@@ -168,19 +212,34 @@ def traffic(makers: dict[str, Any], *, boolean: bool) -> str:
     grouped: dict[tuple[Phase, ...], list[str]] = {}
     for name in makers:
         for options in [{}, *VARIANTS.get(name, [])]:
-            label = f"`{name}`" + "".join(f" {option}={value}" for option, value in options.items())
-            key = tuple(phases(catalog.make(name, RANK, **options), boolean=boolean))
+            label = f"`{name}`" + "".join(
+                f" {option}={value}" for option, value in options.items()
+            )
+            key = tuple(
+                phases(catalog.make(name, RANK, **options), boolean=boolean)
+            )
             labels = grouped.setdefault(key, [])
             if f"`{name}`" not in labels:
                 labels.append(label)
     example = f"k = {EXAMPLE_RANK}, m = {EXAMPLE_FEATURES}"
-    lines = [f"| method | round | a client sends | bytes | {example} |", "|---|---|---|---|---:|"]
+    lines = [
+        f"| method | round | a client sends | bytes | {example} |",
+        "|---|---|---|---|---:|",
+    ]
     for found, labels in grouped.items():
         for i, phase in enumerate(found):
             text = formula(phase.arrays)
-            size = f"{evaluate(text, EXAMPLE_RANK, EXAMPLE_FEATURES):,}".replace(",", " ")
+            size = f"{evaluate(text, EXAMPLE_RANK, EXAMPLE_FEATURES):,}".replace(
+                ",", " "
+            )
             arrays = ", ".join(map(str, phase.arrays))
-            cells = (", ".join(labels) if i == 0 else "", phase.rounds, arrays, _unbroken(text), _unbroken(size))
+            cells = (
+                ", ".join(labels) if i == 0 else "",
+                phase.rounds,
+                arrays,
+                _unbroken(text),
+                _unbroken(size),
+            )
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import os
@@ -169,6 +170,31 @@ def test_rank_and_passports_are_printed_kept_and_shown_in_the_report(hospitals, 
     page = (tmp_path / "run" / "report.html").read_text()
     assert scan["reason"][:30] in page
     assert "Suggested" in cofactor("rank", *files, "-k", "3,4", "--seeds", 2, cwd=tmp_path).stdout
+
+
+def test_a_pooled_bound_is_added_on_request(hospitals, tmp_path):
+    folder, _ = hospitals
+    cofactor("fit", folder / "ann.csv", folder / "bob.parquet", "-k", 4, "-q", cwd=tmp_path)
+    before = json.loads(cofactor("evaluate", "run", "--json", cwd=tmp_path).stdout)
+    assert before["clients"][0]["pooled_error"] is None
+    after = json.loads(cofactor("evaluate", "run", "--pooled", "--json", cwd=tmp_path).stdout)
+    assert after["pooled_error"] == pytest.approx(after["error"], rel=0.02)
+    assert after["clients"][1]["pooled_error"] > 0
+
+
+def test_a_full_disk_is_one_line_and_harms_no_file(hospitals, tmp_path, monkeypatch):
+    folder, _ = hospitals
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    error = cofactor("fit", folder / "ann.csv", "-k", 3, "-q", cwd=tmp_path, check=2).stderr
+    assert "No space left on device" in error
+    assert error.count("\n") == 1
+    assert os.listdir(tmp_path / "run") == ["notes.txt"]
 
 
 def test_boolean_fit_writes_bits_losses_and_pictures_on_request(tmp_path):

@@ -46,7 +46,8 @@ def test_fences_are_code_that_runs_or_text(path: Path) -> None:
 
 
 def test_blocks_are_found_in_order_with_their_outputs() -> None:
-    page = 'a\n\n```python\nprint(1)\n```\n\n```text title="Output"\n1\n```\n\n```text\nno\n```\n\n  ```bash\n  ls\n  ```\n'
+    page = 'a\n\n```python\nprint(1)\n```\n\n```text title="Output"\n1\n```\n'
+    page += "\n```text\nno\n```\n\n  ```bash\n  ls\n  ```\n"
     found = docs.blocks(page)
     assert [(b.info, b.code, b.line) for b in found] == [("python", "print(1)\n", 3), ("bash", "ls\n", 15)]
     assert found[0].promised.code == "1\n"

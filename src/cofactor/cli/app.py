@@ -137,14 +137,18 @@ def transform(
 
 
 @app.command()
-def evaluate(run: RunPath, json: Json = False) -> None:
-    """Show the error of every client, next to its own local fit.
+def evaluate(
+    run: RunPath,
+    pooled: Annotated[bool, typer.Option("--pooled", help="Pool the inputs (all are here) for a bound.")] = False,
+    json: Json = False,
+) -> None:
+    """Show the error of every client, next to its own local fit and, on request, to a pooled run.
 
-    Example: cofactor evaluate run
+    Example: cofactor evaluate run --pooled
     """
     from cofactor.cli import verbs
 
-    verbs.evaluate(run, as_json=json)
+    verbs.evaluate(run, pooled=pooled, as_json=json)
 
 
 @app.command()

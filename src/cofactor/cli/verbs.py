@@ -64,9 +64,15 @@ def _conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
         Console().print(f"run {folder.path}, report {page}", soft_wrap=True)
 
 
-def evaluate(run: Path, *, as_json: bool) -> None:
-    """Print the errors of a run."""
-    result = RunFolder.open(run).read_json("evaluation.json")
+def evaluate(run: Path, *, pooled: bool, as_json: bool) -> None:
+    """Print the errors of a run; with ``pooled`` compute the bound first, and renew the report."""
+    folder = RunFolder.open(run)
+    if pooled:
+        from cofactor.report.html import render
+
+        runs.add_pooled(folder)
+        render(folder.path)
+    result = folder.read_json("evaluation.json")
     if as_json:
         print(json.dumps(result, indent=1))
     else:
@@ -74,16 +80,16 @@ def evaluate(run: Path, *, as_json: bool) -> None:
 
 
 def _show_clients(result: dict[str, Any]) -> None:
+    columns = {"relative error": "error", "own local fit": "local_error", "pooled": "pooled_error"}
     table = Table()
-    for column in ("client", "rows", "relative error", "own local fit"):
+    for column in ("client", "rows", *columns):
         table.add_column(column, justify="left" if column == "client" else "right")
-    for line in result["clients"]:
-        own = line["local_error"]
-        table.add_row(
-            str(line["client"]), str(line["rows"]), f"{line['error']:.4f}", "-" if own is None else f"{own:.4f}"
-        )
-    table.add_section()
-    table.add_row("all", str(sum(c["rows"] for c in result["clients"])), f"{result['error']:.4f}", "", style="bold")
+    rows = sum(c["rows"] for c in result["clients"])
+    for line in [*result["clients"], {**result, "client": "all", "rows": rows}]:
+        errors = (line.get(name) for name in columns.values())
+        cells = ("-" if error is None else f"{error:.4f}" for error in errors)
+        style = "bold" if line["client"] == "all" and "clients" in line else None
+        table.add_row(str(line["client"]), str(line["rows"]), *cells, style=style)
     Console().print(table)
 
 

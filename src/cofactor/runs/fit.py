@@ -16,6 +16,7 @@ from cofactor.engines.inline import check_clients
 from cofactor.engines.rounds import Callback, Run, run
 from cofactor.local import arrays
 from cofactor.local.columns import groups
+from cofactor.local.refit import refit
 from cofactor.method import Method, rng
 from cofactor.methods import catalog
 from cofactor.methods.alone import Alone
@@ -30,6 +31,7 @@ from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, CofactorError, Data
 
 BOOLEAN_SWEEPS = 3
+POOLED_ROUNDS, POOLED_TOL, POOLED_PATIENCE = 400, 1e-6, 10
 VIEW_ROWS = 5000
 LOCAL_CELLS = 2 * 10**8
 """Clients are compared with their own local fit up to this many cells in all; beyond, it would double the work."""
@@ -211,6 +213,28 @@ def evaluation(data: list[Data], names: Sequence[str], outcome: Run, *, seed: in
         "clients": clients,
         "match": match,
     }
+
+
+def add_pooled(folder: RunFolder) -> dict[str, Any]:
+    """Add the error of a pooled run of the same rank to a run's evaluation: only where all inputs are in one place.
+
+    The bound is the best of three runs on the stacked rows, each client's codes refitted.
+    """
+    config, result = folder.config(), folder.read_json("evaluation.json")
+    inputs = open_inputs(config)
+    if config.boolean or inputs.known is not None:
+        raise CofactorError("a pooled bound is there for real data with the same features at every client only.")
+    data = check_clients(inputs.data)
+    method, stacked = catalog.make("exact", config.rank, start="random"), arrays.stack(data)
+    stop = Stop(POOLED_TOL, POOLED_PATIENCE)
+    factors = [run(method, [stacked], rounds=POOLED_ROUNDS, seed=s, stop=stop).factor for s in range(3)]
+    codes = [[refit(X, H) for X in data] for H in factors]
+    best = min(range(3), key=lambda s: pooled_error(data, codes[s], factors[s]))
+    for line, X, W in zip(result["clients"], data, codes[best], strict=True):
+        line["pooled_error"] = relative_error(X, W, factors[best])
+    result["pooled_error"] = pooled_error(data, codes[best], factors[best])
+    folder.write_json("evaluation.json", result)
+    return result
 
 
 def _own_fit(X: Data, rank: int, generator: np.random.Generator) -> tuple[float, Array] | None:
