@@ -3,16 +3,14 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from importlib.util import find_spec
 
+import mpmath
 import pytest
 
 from cofactor.privacy import gaussian, pld, zcdp
 from cofactor.privacy.accountant import Budget, Cost, Ledger, Unit, calibrate, spend
 from cofactor.privacy.errors import BudgetError, MissingExtraError, ParameterError, UnitError
 from cofactor.privacy.pld import Mechanism
-
-needs_dp = pytest.mark.skipif(find_spec("dp_accounting") is None, reason="extra dp")
 
 
 def gauss(z, count=1, **options):
@@ -61,14 +59,12 @@ def test_golden_gaussian(costs, exact, _rdp):
     assert total.accountant == "exact Gaussian"
 
 
-@needs_dp
 @pytest.mark.parametrize(("costs", "_exact", "rdp"), EXACT)
 def test_golden_gaussian_rdp(costs, _exact, rdp):
     digits = 5e-5 if costs[0].multiplier == PAPER_MULTIPLIER else 6e-7
     assert pld.rdp_epsilon(costs, 1e-5) == pytest.approx(rdp, abs=digits)
 
 
-@needs_dp
 @pytest.mark.parametrize(("costs", "delta", "exact", "rdp"), NUMERIC)
 def test_golden_pld_and_rdp(costs, delta, exact, rdp):
     total = spend(costs, delta)
@@ -77,7 +73,6 @@ def test_golden_pld_and_rdp(costs, delta, exact, rdp):
     assert pld.rdp_epsilon(costs, delta) == pytest.approx(rdp, abs=6e-7)
 
 
-@needs_dp
 def test_golden_discrete_gaussian_and_randomized_response():
     # the table's value is the loss distribution of a scalar count; vectors are charged by zCDP, which is above it
     for count, value in ((1, 0.726643), (100, 9.997418)):
@@ -106,7 +101,6 @@ def test_calibration_round_trip():
 
 def test_gaussian_delta_against_many_digits():
     # 60-digit values of Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)
-    mpmath = pytest.importorskip("mpmath")
     with mpmath.workdps(80):
         for epsilon, mu in [(0, 1e-3), (1e-3, 1e-3), (0.5, 0.1), (1, 0.49), (1, 0.51), (5, 3), (700, 20), (1, 30)]:
             e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
@@ -155,7 +149,6 @@ def test_spend_prints_what_an_epsilon_needs():
     assert spend([], 1e-5).epsilon == 0
 
 
-@needs_dp
 def test_mixtures_with_discrete_noise_use_rdp():
     costs = [Cost(Mechanism.DISCRETE_GAUSSIAN, 5), laplace(5)]
     total = spend(costs, 1e-5)
@@ -163,7 +156,6 @@ def test_mixtures_with_discrete_noise_use_rdp():
     assert total.epsilon > spend([gauss(5), laplace(5)], 1e-5).epsilon
 
 
-@needs_dp
 def test_generic_calibration_stays_within_the_budget():
     budget = Budget(2, 1e-5)
     z = calibrate(lambda z: [laplace(z, 5)], budget)

@@ -8,8 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-pytest.importorskip("cryptography")
-
 from cofactor.privacy import errors
 from cofactor.privacy.mechanisms import DiscreteGaussian
 from cofactor.privacy.secure_sum import Phase, decode, encode, new_identity

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-pytest.importorskip("cryptography")
-
 from cofactor.privacy import errors
 from cofactor.privacy.mechanisms import DiscreteGaussian
 from cofactor.privacy.secure_sum import Phase, Terms, pack, secure_sum, shamir, unpack

@@ -68,7 +68,7 @@ def test_many_points_are_thinned_and_the_last_is_kept() -> None:
 def test_big_pictures_shrink_by_block_means() -> None:
     image = np.zeros((130, 70))
     image[:3, :3] = 9.0
-    small = pictures._shrink(image)
+    small = pictures.shrink(image)
     assert small.shape == (44, 24)
     assert small[0, 0] == 9.0
     assert small[1:].max() == small[:, 1:].max() == 0.0

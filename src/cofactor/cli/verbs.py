@@ -80,16 +80,21 @@ def evaluate(run: Path, *, pooled: bool, as_json: bool) -> None:
 
 
 def _show_clients(result: dict[str, Any]) -> None:
-    columns = {"relative error": "error", "own local fit": "local_error", "pooled": "pooled_error"}
+    columns = {"relative error": "error", "own local fit": "local_error"}
+    if "pooled_error" in result:
+        columns["pooled"] = "pooled_error"
     table = Table()
     for column in ("client", "rows", *columns):
         table.add_column(column, justify="left" if column == "client" else "right")
-    rows = sum(c["rows"] for c in result["clients"])
-    for line in [*result["clients"], {**result, "client": "all", "rows": rows}]:
-        errors = (line.get(name) for name in columns.values())
-        cells = ("-" if error is None else f"{error:.4f}" for error in errors)
-        style = "bold" if line["client"] == "all" and "clients" in line else None
-        table.add_row(str(line["client"]), str(line["rows"]), *cells, style=style)
+
+    def cells(line: dict[str, Any], missing: str) -> list[str]:
+        errors = [line.get(name) for name in columns.values()]
+        return [missing if error is None else f"{error:.4f}" for error in errors]
+
+    for line in result["clients"]:
+        table.add_row(str(line["client"]), str(line["rows"]), *cells(line, "-"))
+    table.add_section()
+    table.add_row("all", str(sum(c["rows"] for c in result["clients"])), *cells(result, ""), style="bold")
     Console().print(table)
 
 
