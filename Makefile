@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := src tests benchmarks tools
+SOURCES := src tests benchmarks tools docs examples
 
 .PHONY: demo test browser check format docs clean
 .DEFAULT_GOAL := demo

@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,9 +25,9 @@ from cofactor.methods import catalog
 from cofactor.methods.boolean import BOOLEAN
 
 PAGE = Path(__file__).parent / "reference" / "methods.md"
-RANK, FEATURES = 3, 11
+RANK, FEATURES = 3, 41
 EXAMPLE_RANK, EXAMPLE_FEATURES = 20, 2000
-ROUNDS = 5
+ROUNDS = 12
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "exact": [{"start": "lap"}, {"start": "random"}],
@@ -52,10 +53,11 @@ class Array(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """Rounds in which a client sends the same arrays."""
+    """Rounds in which a client sends the same arrays; ``first`` is the first of them, counted from 0."""
 
     rounds: str
     arrays: tuple[Array, ...]
+    first: int
     nbytes: int
 
 
@@ -65,13 +67,13 @@ def _unbroken(text: str) -> str:
 
 
 def word(size: int, rank: int, features: int) -> str:
-    """Return a size in words of the rank k and the number of features m.
+    """Return a size in words of the rank k and the number of features m; d is the width of a sketch.
 
-    >>> word(6, 3, 11), word(11, 3, 11)
-    ('k(k+1)/2', 'm')
+    >>> word(6, 3, 41), word(41, 3, 41), word(12, 3, 41)
+    ('k(k+1)/2', 'm', 'd')
     """
     words = {1: "1", rank: "k", features: "m", rank * (rank + 1) // 2: "k(k+1)/2"}
-    return words[size]
+    return words.get(size, "d")
 
 
 def messages(
@@ -100,8 +102,9 @@ def messages(
 
 def phases(method: Method, *, boolean: bool) -> list[Phase]:
     """Group the rounds of a method by what a client sends in them; names and shapes are those of its schema."""
-    found: list[tuple[int, tuple[Array, ...], int]] = []
-    for t, message in enumerate(messages(method, boolean=boolean)):
+    found: dict[tuple[Array, ...], list[int]] = {}
+    sent = messages(method, boolean=boolean)
+    for t, message in enumerate(sent):
         arrays = tuple(
             Array(
                 name,
@@ -110,21 +113,29 @@ def phases(method: Method, *, boolean: bool) -> list[Phase]:
             )
             for name, shape in method.schema(FEATURES, t).items()
         )
-        if not found or found[-1][1] != arrays:
-            found.append((t, arrays, message.nbytes))
-    ends = [*(start for start, _, _ in found[1:]), None]
+        found.setdefault(arrays, []).append(t)
+    last = method.rounds or math.inf
     return [
-        Phase(_rounds(start, end, method.rounds), arrays, nbytes)
-        for (start, arrays, nbytes), end in zip(found, ends, strict=True)
+        Phase(_rounds(ts, len(sent), last), arrays, ts[0], sent[ts[0]].nbytes)
+        for arrays, ts in found.items()
     ]
 
 
-def _rounds(start: int, end: int | None, last: int | None) -> str:
-    """Say which rounds, counted from 1 as people do."""
-    end = last if end is None else end
-    if end is None:
-        return "every round" if start == 0 else f"{start + 1}, {start + 2}, …"
-    return str(end) if end - start == 1 else f"{start + 1} to {end}"
+def _rounds(ts: list[int], seen: int, last: float) -> str:
+    """Say which rounds, counted from 1 as people do.
+
+    >>> _rounds([0], 5, 1), _rounds([0, 1, 2], 3, math.inf), _rounds([1, 2], 3, math.inf), _rounds([0, 2], 4, math.inf)
+    ('1', 'every round', '2, 3, …', '1, 3, …')
+    """
+    breaks = [i for i, (a, b) in enumerate(pairwise(ts), start=1) if b > a + 1]
+    runs = [ts[i:j] for i, j in pairwise([0, *breaks, len(ts)])]
+    if len(runs) == 1 and last == math.inf and ts[-1] + 1 == seen:
+        return "every round" if ts[0] == 0 else f"{ts[0] + 1}, {ts[0] + 2}, …"
+    texts = [
+        str(run[0] + 1) if len(run) == 1 else f"{run[0] + 1} to {run[-1] + 1}"
+        for run in runs
+    ]
+    return ", ".join([*texts[:2], "…"] if len(texts) > 1 else texts)
 
 
 def formula(arrays: Iterable[Array]) -> str:
@@ -159,15 +170,17 @@ def _scaled(itemsize: int, terms: list[str]) -> str:
     )
 
 
-def evaluate(text: str, rank: int, features: int) -> int:
+def evaluate(text: str, rank: int, features: int, sketch: int = 0) -> int:
     """Compute a formula.
 
-    >>> evaluate("4(km + k(k+1)/2) + 16", 3, 11)
-    172
+    >>> evaluate("4(km + k(k+1)/2) + 16", 3, 11), evaluate("4kd + 16", 3, 11, 5)
+    (172, 76)
     """
-    code = text.replace("k²", "k*k").replace("km", "k*m")
-    code = re.sub(r"(?<=[\dkm])(?=[(km])", "*", code)
-    return math.floor(eval(code, {"__builtins__": {}}, {"k": rank, "m": features}))
+    code = text.replace("k²", "k*k").replace("km", "k*m").replace("kd", "k*d")
+    code = re.sub(r"(?<=[\dkmd])(?=[(km])", "*", code)
+    return math.floor(
+        eval(code, {"__builtins__": {}}, {"k": rank, "m": features, "d": sketch})
+    )
 
 
 def overview(makers: dict[str, Any]) -> str:
@@ -190,13 +203,8 @@ def overview(makers: dict[str, Any]) -> str:
         )
         what = (inspect.getdoc(maker) or "").splitlines()[0]
         rounds = "many" if method.rounds is None else str(method.rounds)
-        only = (
-            "yes"
-            if method.additive
-            else f"with {' or '.join(sums)}"
-            if sums
-            else "no"
-        )
+        otherwise = f"with {' or '.join(sums)}" if sums else "no"
+        only = "yes" if method.additive else otherwise
         lines.append(
             f"| `{name}` | {what} | {rounds} | {only} | {options or 'none'} |"
         )
@@ -209,15 +217,17 @@ def _additive(name: str, options: dict[str, Any]) -> bool:
 
 def traffic(makers: dict[str, Any], *, boolean: bool) -> str:
     """Return the table of messages; methods that send the same share a line."""
-    grouped: dict[tuple[Phase, ...], list[str]] = {}
+    grouped: dict[tuple[tuple[Phase, int], ...], list[str]] = {}
     for name in makers:
         for options in [{}, *VARIANTS.get(name, [])]:
             label = f"`{name}`" + "".join(
                 f" {option}={value}" for option, value in options.items()
             )
-            key = tuple(
-                phases(catalog.make(name, RANK, **options), boolean=boolean)
+            small, large = (
+                catalog.make(name, rank, **options) for rank in (RANK, EXAMPLE_RANK)
             )
+            found = phases(small, boolean=boolean)
+            key = tuple((phase, _example(large, phase)) for phase in found)
             labels = grouped.setdefault(key, [])
             if f"`{name}`" not in labels:
                 labels.append(label)
@@ -226,13 +236,11 @@ def traffic(makers: dict[str, Any], *, boolean: bool) -> str:
         f"| method | round | a client sends | bytes | {example} |",
         "|---|---|---|---|---:|",
     ]
-    for found, labels in grouped.items():
-        for i, phase in enumerate(found):
-            text = formula(phase.arrays)
-            size = f"{evaluate(text, EXAMPLE_RANK, EXAMPLE_FEATURES):,}".replace(
-                ",", " "
-            )
+    for sizes, labels in grouped.items():
+        for i, (phase, nbytes) in enumerate(sizes):
             arrays = ", ".join(map(str, phase.arrays))
+            size = f"{nbytes:,}".replace(",", " ")
+            text = formula(phase.arrays)
             cells = (
                 ", ".join(labels) if i == 0 else "",
                 phase.rounds,
@@ -242,6 +250,14 @@ def traffic(makers: dict[str, Any], *, boolean: bool) -> str:
             )
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _example(method: Method, phase: Phase) -> int:
+    """Return the bytes of a message for the example sizes, from the schema of the method."""
+    shapes = method.schema(EXAMPLE_FEATURES, phase.first)
+    return 8 + sum(
+        array.itemsize * math.prod(shapes[array.name]) for array in phase.arrays
+    )
 
 
 def tables() -> dict[str, str]:

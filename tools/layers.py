@@ -14,6 +14,7 @@ LAYERS = [
     {"local"},
     {"metrics"},
     {"boolean"},
+    {"masked"},
     {"combine"},
     {"privacy"},
     {"methods"},

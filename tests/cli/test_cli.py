@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.optimize import nnls
 
 from cofactor import FederatedBMF, FederatedNMF, run
 from cofactor.cli import main
@@ -141,6 +142,35 @@ def test_transform_gives_the_codes_of_new_rows(hospitals, tmp_path):
     cofactor("transform", "run", folder / "cyd.tsv", "--out", "codes.npy", cwd=tmp_path)
     model = FederatedNMF(4, random_state=0).fit(Xs[:2])
     np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), model.transform(Xs[2]), atol=1e-9)
+
+
+def test_transform_takes_rows_that_lack_features(hospitals, tmp_path):
+    folder, Xs = hospitals
+    cofactor("fit", folder / "ann.csv", folder / "bob.parquet", "-k", 4, "-q", cwd=tmp_path)
+    names = [f"gene{i}" for i in range(24)]
+    pd.DataFrame(Xs[2][:, 4:], columns=names[4:]).to_csv(tmp_path / "less.csv", index=False)
+    cofactor("transform", "run", "less.csv", "-q", cwd=tmp_path)
+    H = np.load(tmp_path / "run" / "factor.npz")["factor"]
+    expected = [nnls(H[:, 4:].T, x)[0] for x in Xs[2][:, 4:]]
+    np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), expected, atol=1e-4)
+    pd.DataFrame(Xs[2], columns=[*names[:-1], "tp53"]).to_csv(tmp_path / "other.csv", index=False)
+    assert "found also tp53" in cofactor("transform", "run", "other.csv", cwd=tmp_path, check=2).stderr
+
+
+def test_rating_triples_become_a_matrix_of_users_by_items(tmp_path):
+    rows = ["user,item,rating", *(f"u{u},i{i},{1 + (u * i) % 5}" for u in range(12) for i in range(8) if (u + i) % 3)]
+    (tmp_path / "ratings.csv").write_text("\n".join(rows) + "\n")
+    cofactor("fit", "ratings.csv", "--ratings", "-k", 3, "-q", cwd=tmp_path)
+    saved = np.load(tmp_path / "run" / "factor.npz")
+    assert saved["factor"].shape == (3, 8)
+    assert list(saved["feature_names"]) == [f"i{i}" for i in range(8)]
+
+
+def test_a_boolean_method_makes_a_boolean_run(tmp_path):
+    np.save(tmp_path / "a.npy", synthetic.tiles(100, 20, 2, noise=0.0, seed=0).X)
+    cofactor("fit", "a.npy", "-k", 2, "--method", "grecond", "-q", cwd=tmp_path)
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["config"]["boolean"] is True
+    assert set(np.unique(np.load(tmp_path / "run" / "factor.npz")["factor"])) <= {0, 1}
 
 
 def test_the_verbs_that_only_show_something(hospitals, tmp_path):

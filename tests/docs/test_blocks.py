@@ -63,6 +63,7 @@ def test_blocks_are_found_in_order_with_their_outputs() -> None:
         ("3 rounds", "4 rounds", False),
         ("[0.1 0.20]", "[0.1 0.201]", True),
         ("a b", "a", False),
+        ("┃ a ┃ 1 ┃", "│ a │ 1 │\n├───┼───┤", True),
         ("a=1.00", "b=1.00", False),
     ],
 )

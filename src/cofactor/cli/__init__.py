@@ -22,8 +22,16 @@ def main() -> None:
     except (CofactorError, OSError) as error:
         if "--debug" in sys.argv:
             raise
-        print(f"cofactor: {error}", file=sys.stderr)
+        _say(f"cofactor: {error}")
         sys.exit(2)
     except KeyboardInterrupt:
-        print("cofactor: interrupted; `cofactor resume` continues after the last round.", file=sys.stderr)
+        _say("cofactor: interrupted; `cofactor resume` continues after the last round.")
         sys.exit(130)
+
+
+def _say(text: str) -> None:
+    """Print to standard error, once if several processes run this command together."""
+    from cofactor.engines.processes import speaks
+
+    if speaks():
+        print(text, file=sys.stderr)

@@ -57,16 +57,17 @@ def fit(
     tol: Annotated[float | None, typer.Option(help="Stop when the loss falls by less than this share.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run.")] = None,
     participation: Annotated[float | None, typer.Option(help="Share of clients in each round.")] = None,
-    engine: Annotated[str | None, typer.Option(help="What carries the messages: inline.")] = None,
+    engine: Annotated[str | None, typer.Option(help="What carries the messages: inline, mpi.")] = None,
     features: Annotated[
         str | None, typer.Option(help="Match features by name: same, intersection, union, position.")
     ] = None,
     layer: Annotated[str | None, typer.Option(help="Layer of h5ad files.")] = None,
     group_by: Annotated[str | None, typer.Option(help="One file: a column that names the client.")] = None,
     split: Annotated[int | None, typer.Option(help="One file: simulate this many clients.")] = None,
-    by: Annotated[str | None, typer.Option(help="With --split: iid, dirichlet or sorted.")] = None,
+    by: Annotated[str | None, typer.Option(help="With --split: iid, rows, dirichlet or sorted.")] = None,
     label: Annotated[str | None, typer.Option(help="With --by dirichlet or sorted: the label column.")] = None,
     alpha: Annotated[float | None, typer.Option(help="With --by dirichlet: small is skewed.")] = None,
+    ratings: Annotated[bool | None, typer.Option("--ratings", help="Files are triples user,item,rating.")] = None,
     image: Annotated[str | None, typer.Option(help="Features are pixels of a picture, as 28x28.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
     json: Json = False,
@@ -77,6 +78,8 @@ def fit(
     Example: cofactor fit a.h5ad b.npz c.csv -k 20 --out run
 
     Example: cofactor fit all.csv --group-by hospital -k 20 --out run
+
+    Example: mpiexec -n 4 cofactor fit --engine mpi big.npy -k 50 --out run
     """
     from cofactor.cli import verbs
 
@@ -99,6 +102,7 @@ def fit(
             "label": label,
             "alpha": alpha,
             "image": image,
+            "ratings": ratings,
             "inputs": inputs or None,
             "options": dict(map(_pair, option)) if option else None,
         }.items()

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from cofactor.cli.progress import Progress
 from cofactor.engines.checkpoint import atomic
+from cofactor.engines.processes import speaks
 from cofactor.runs import config as configs
 from cofactor.runs import fit as runs
 from cofactor.runs.config import Config
@@ -23,9 +24,10 @@ from cofactor.types import CofactorError
 def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
     config = _config(given, config_file)
-    with Progress(runs.planned_rounds(config), quiet=quiet or as_json) as progress:
+    with Progress(runs.planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
         folder = runs.fit(config, out, callbacks=[progress])
-    _conclude(folder, as_json=as_json, quiet=quiet)
+    if speaks():
+        _conclude(folder, as_json=as_json, quiet=quiet)
 
 
 def _config(given: dict[str, Any], config_file: Path | None) -> Config:
@@ -36,17 +38,16 @@ def _config(given: dict[str, Any], config_file: Path | None) -> Config:
     for name, what in (("inputs", "at least one input file"), ("rank", "the number of components with -k")):
         if name not in given:
             raise CofactorError(f"expected {what}, found none; see `cofactor fit --help`.")
-    if given.get("boolean") and "method" not in given:
-        given = {**given, "method": "boolean-oneshot"}
     return Config(**given)
 
 
 def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
     """Continue an interrupted run."""
     config = RunFolder.open(run).config()
-    with Progress(runs.planned_rounds(config), quiet=quiet or as_json) as progress:
+    with Progress(runs.planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
         folder = runs.resume(run, callbacks=[progress])
-    _conclude(folder, as_json=as_json, quiet=quiet)
+    if speaks():
+        _conclude(folder, as_json=as_json, quiet=quiet)
 
 
 def _conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:

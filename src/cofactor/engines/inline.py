@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.rounds import Reply
 from cofactor.local import arrays
 from cofactor.method import Method, rng
@@ -43,18 +44,25 @@ class Inline:
             yield InlineSession(method, data, seed, pool)
 
 
-def check_clients(Xs: Sequence[Data]) -> list[Data]:
-    """Check every client's data, and that all have the same features and one dtype (the widest)."""
+def check_clients(Xs: Sequence[Data], *, first: int = 0) -> list[Data]:
+    """Check every client's data, and that all have the same features and one dtype (the widest).
+
+    ``first`` is the number of the first client, where these are not all of them.
+    """
     if len(Xs) == 0:
         raise DataError("expected at least one client, found an empty list.")
-    data = [arrays.check(X, client=j) for j, X in enumerate(Xs)]
-    for j, X in enumerate(data):
+    data = [arrays.check(X, client=j) for j, X in enumerate(Xs, first)]
+    for j, X in enumerate(data, first):
         if X.shape[1] != data[0].shape[1]:
             raise DataError(
-                f"client {j}: expected {data[0].shape[1]} features like client 0, found {X.shape[1]}; "
+                f"client {j}: expected {data[0].shape[1]} features like client {first}, found {X.shape[1]}; "
                 "give every client the same columns in the same order."
             )
-    dtype = np.result_type(*(X.dtype for X in data))
+    return as_dtype(data, np.result_type(*(X.dtype for X in data)))
+
+
+def as_dtype(data: list[Data], dtype: np.dtype[Any]) -> list[Data]:
+    """Return the data in one dtype; held data keep theirs."""
     return [X if X.dtype == dtype or not hasattr(X, "astype") else X.astype(dtype) for X in data]
 
 
@@ -69,13 +77,15 @@ class _Unit:
 
 
 class InlineSession:
-    """Clients as objects in this process."""
+    """Clients as objects in this process, numbered from ``first``."""
 
-    def __init__(self, method: Method, data: list[Data], seed: int, pool: ThreadPoolExecutor | None) -> None:
-        self.method, self.seed, self.pool = method, seed, pool
+    def __init__(
+        self, method: Method, data: list[Data], seed: int, pool: ThreadPoolExecutor | None, *, first: int = 0
+    ) -> None:
+        self.method, self.seed, self.pool, self.first = method, seed, pool, first
         self.blas = ThreadpoolController()
         self.n_clients, self.n_features = len(data), data[0].shape[1]
-        self.units = [_Unit(np.array([j]), X) for j, X in enumerate(data)]
+        self.units = [_Unit(np.array([j]), X) for j, X in enumerate(data, first)]
         self.batched = False
 
     def join(self, shared: Shared) -> None:
@@ -94,7 +104,7 @@ class InlineSession:
         """Step the participants; batches step the rows of theirs."""
         if not self.batched and self.method.rowwise(t):
             self._batch(shared)
-        chosen = np.zeros(self.n_clients, bool)
+        chosen = np.zeros(self.first + self.n_clients, bool)
         chosen[participants] = True
         units = [u for u in self.units if chosen[u.members].any()]
         return self._each(lambda unit: self._step(unit, shared, t, chosen), units)
@@ -123,11 +133,16 @@ class InlineSession:
         def refit(unit: _Unit) -> None:
             with _blame(int(unit.members[0]), "refit"):
                 W = self.method.refit(unit.data, factor)
-            for j in unit.members:
-                codes[j] = W if unit.owner is None else W[unit.owner == j]
+            bounds = np.flatnonzero(np.diff(np.zeros(len(W)) if unit.owner is None else unit.owner)) + 1
+            for j, part in zip(unit.members, np.split(W, bounds), strict=True):
+                codes[j - self.first] = part
 
         self._each(refit, self.units)
         return codes
+
+    def keep(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return the checkpoint as it is: all clients are here."""
+        return checkpoint
 
     def locals(self, t: int) -> list[Local]:
         """Return the state of every unit; units are the same in every run of this method over these data."""

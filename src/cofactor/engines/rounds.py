@@ -18,7 +18,10 @@ from cofactor.types import Array, ClientError, CofactorError, Data, Local, Messa
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back from one client, or from a batch of ``clients`` whose messages add up."""
+    """What came back from one client, or from a batch of ``clients`` whose messages add up.
+
+    Without a client it is a sum that the engine made of messages that others stand for.
+    """
 
     clients: Array
     message: Message
@@ -26,7 +29,7 @@ class Reply:
     @property
     def client(self) -> int:
         """The first (mostly the only) client."""
-        return int(self.clients[0])
+        return int(self.clients[0]) if len(self.clients) else SERVER
 
 
 class Session(Protocol):
@@ -41,6 +44,10 @@ class Session(Protocol):
 
     def round(self, shared: Shared, t: int, participants: Array) -> list[Reply]:
         """Let the participants step; return their replies in client order."""
+        ...
+
+    def keep(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return the checkpoint that holds the clients of this process."""
         ...
 
     def locals(self, t: int) -> list[Local]:
@@ -62,6 +69,23 @@ class Engine(Protocol):
     def open(self, method: Method, Xs: Sequence[Data], seed: int) -> AbstractContextManager[Session]:
         """Bring method and data together."""
         ...
+
+
+@dataclass(frozen=True)
+class ByShare:
+    """Draw ``count`` clients with replacement, each with probability ``p_j = n_j / n`` (Wang et al. 2022).
+
+    A client that is drawn c times uploads once, and its message counts ``c / (count p_j)`` times: an unbiased estimate
+    of the sum over all clients, for methods that need only that sum.
+    """
+
+    count: int
+
+    def __call__(self, rows: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Return the participants in order and how much each one counts; ``rows`` are the n_j."""
+        share = rows / rows.sum()
+        who, times = np.unique(rng.choice(len(rows), self.count, p=share), return_counts=True)
+        return who, times / (self.count * share[who])
 
 
 Callback = Callable[[Round, Shared], Any]
@@ -93,7 +117,7 @@ def run(
     rounds: int = 50,
     seed: int = 0,
     engine: Engine | None = None,
-    participation: float = 1.0,
+    participation: float | ByShare = 1.0,
     stop: Stop | None = None,
     callbacks: Sequence[Callback] = (),
     start: Array | None = None,
@@ -102,9 +126,10 @@ def run(
 ) -> Run:
     """Run a method over the clients' data and return the shared factor with each client's codes.
 
-    ``participation`` is the share of clients drawn for each round; ``start`` is a public factor to begin at. With a
-    ``checkpoint`` the run goes on after the last round that it holds, to the same result bit for bit. ``watch`` sees
-    every message, before anything is done with it.
+    ``participation`` is the share of clients drawn for each round, or :class:`ByShare`, which draws them with
+    replacement by their rows; ``start`` is a public factor to begin at. With a ``checkpoint`` the run goes on after
+    the last round that it holds, to the same result bit for bit. ``watch`` sees every message, before anything is
+    done with it.
 
     >>> import numpy as np
     >>> from cofactor.methods import catalog
@@ -116,22 +141,26 @@ def run(
         from cofactor.engines.inline import Inline
 
         engine = Inline()
-    if not 0 < participation <= 1:
-        raise CofactorError(f"participation must be in (0, 1]. Found {participation}.")
+    _check_participation(participation, method)
     if rounds < 1:
         raise CofactorError(f"rounds must be at least 1. Found {rounds}.")
     method = method if participation == 1 else method.partial()
     stop, limit = stop or Stop(), min(rounds, method.rounds or rounds)
+    rows = np.array([X.shape[0] for X in Xs]) if isinstance(participation, ByShare) else None
     with engine.open(method, Xs, seed) as session:
+        checkpoint = session.keep(checkpoint) if checkpoint else None
+        if rows is not None and len(rows) != session.n_clients:
+            raise CofactorError(
+                "participation: a draw by share needs all clients in one process; give a share instead."
+            )
         _check_start(start, method, session.n_features)
         shared, history = _begin(method, session, seed, start, checkpoint)
         warm = _warm_rounds(method)
         for t in range(len(history), limit):
             if stop(history[warm:]):
                 break
-            shared, line = _round(
-                method, session, shared, t, participants=_participants(session, participation, seed, t), watch=watch
-            )
+            drawn = _participants(session, participation, seed, t, rows)
+            shared, line = _round(method, session, shared, t, drawn=drawn, watch=watch)
             history.append(line)
             if checkpoint and checkpoint.due(t):
                 checkpoint.save(State(shared, session.locals(t), history))
@@ -167,19 +196,42 @@ def _check_start(start: Array | None, method: Method, m: int) -> None:
         raise CofactorError("start: expected finite numbers >= 0, found NaN, infinite or negative ones.")
 
 
-def _participants(session: Session, share: float, seed: int, t: int) -> Array:
-    """Draw the clients of round t without replacement."""
+def _check_participation(participation: float | ByShare, method: Method) -> None:
+    if isinstance(participation, ByShare):
+        if participation.count < 1:
+            raise CofactorError(f"participation: expected a count of at least 1. Found {participation.count}.")
+        if not method.additive:
+            raise CofactorError(
+                "participation: a draw by share needs a method whose messages are summed; found another."
+            )
+    elif not 0 < participation <= 1:
+        raise CofactorError(f"participation must be in (0, 1]. Found {participation}.")
+
+
+def _participants(
+    session: Session, share: float | ByShare, seed: int, t: int, rows: Array | None
+) -> tuple[Array, Array | None]:
+    """Draw the clients of round t, without replacement unless by share; and how much each counts (None: once)."""
     c = session.n_clients
+    if isinstance(share, ByShare):
+        assert rows is not None
+        return share(rows, rng(seed, SERVER, t))
     if share >= 1:
-        return np.arange(c)
+        return np.arange(c), None
     count = max(1, round(share * c))
-    return np.sort(rng(seed, SERVER, t).choice(c, count, replace=False))
+    return np.sort(rng(seed, SERVER, t).choice(c, count, replace=False)), None
 
 
 def _round(
-    method: Method, session: Session, shared: Shared, t: int, *, participants: Array, watch: Watch | None
+    method: Method,
+    session: Session,
+    shared: Shared,
+    t: int,
+    *,
+    drawn: tuple[Array, Array | None],
+    watch: Watch | None,
 ) -> tuple[Shared, Round]:
-    begin = time.perf_counter()
+    begin, (participants, counts) = time.perf_counter(), drawn
     replies = session.round(shared.broadcast(), t, participants)
     if not replies:
         raise ClientError(f"round {t}: none of the {len(participants)} participants answered.")
@@ -188,7 +240,7 @@ def _round(
     schema = method.schema(session.n_features, t)
     for reply in replies:
         check_message(reply.message, schema, client=reply.client, t=t)
-    new = method.aggregate(shared, [r.message for r in replies], t)
+    new = method.aggregate(shared, [_counted(r, participants, counts) for r in replies], t)
     line = Round(
         t,
         float(new.loss),
@@ -199,6 +251,20 @@ def _round(
         sum(len(r.clients) for r in replies),
     )
     return new, line
+
+
+def _counted(reply: Reply, participants: Array, counts: Array | None) -> Message:
+    """Return a message as often as it counts."""
+    if counts is None:
+        return reply.message
+    own = counts[np.searchsorted(participants, reply.clients)]
+    if np.ptp(own) > 0:
+        raise CofactorError(
+            f"participation: expected clients that answer as one batch to be drawn equally often, found {own[:3]}... "
+            f"for clients {reply.clients[:3]}...; draw tiny clients of this method by a share of clients instead."
+        )
+    arrays = {name: (a * own[0]).astype(np.asarray(a).dtype) for name, a in reply.message.arrays.items()}
+    return Message(arrays, reply.message.weight * float(own[0]))
 
 
 def check_message(message: Message, schema: dict[str, tuple[int, ...]], *, client: int, t: int) -> None:

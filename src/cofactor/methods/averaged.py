@@ -10,6 +10,7 @@ import numpy as np
 from cofactor.combine.aggregators import Mean, factors
 from cofactor.combine.align import Lap, drift, pull
 from cofactor.local import arrays
+from cofactor.local.sketch import Sketch, left
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import anchor, for_codes, for_factor, gain
 from cofactor.local.updates import PGD
@@ -29,6 +30,8 @@ class Averaged:
     factor arrives. ``aligned_upload`` aligns at the client, so that a mean of the uploads is enough (sums
     only). ``common_start=False`` starts every client at its own random factor, as the papers print it.
     ``count_sweeps`` gives the update the number of sweeps so far in the place of the round.
+    ``sketch`` shrinks the rows in the half-problem of H to d random ones, drawn anew for every update and known to the
+    client alone; the loss is then that of the sketched rows. ``codes_first=False`` updates H before W in every sweep.
     """
 
     rank: int
@@ -42,6 +45,8 @@ class Averaged:
     common_start: bool = True
     space: Space = field(default_factory=NonNegative)
     count_sweeps: bool = False
+    sketch: Sketch | None = None
+    codes_first: bool = True
 
     rounds = None
 
@@ -81,26 +86,39 @@ class Averaged:
         if local.memory["begun"]:
             W = W if align is None else _follow(W, align(mine, broadcast))
             mine = broadcast
-        W, H, loss = self._improve(data, W, mine, broadcast, t)
+        W, H, loss = self._improve(data, W, mine, broadcast, t=t, rng=rng)
         W, H = self.space.scale(W, H)
         sent = Lap()(broadcast, H) @ H if self.aligned_upload else H
         message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
         message.arrays["loss"] = np.float64(loss)
         return Local(W, {"factor": H, "begun": np.bool_(True)}), message
 
-    def _improve(self, X: Data, W: Array, H: Array, Hb: Array, t: int) -> tuple[Array, Array, float]:
+    def _improve(
+        self, X: Data, W: Array, H: Array, Hb: Array, *, t: int, rng: np.random.Generator
+    ) -> tuple[Array, Array, float]:
         """Run the sweeps: codes first, then the factor, pulled to the aligned broadcast now and then."""
         align = at(self.align, t)
         F, W_old, F_old = np.ascontiguousarray(H.T), None, None
-        stats = Stats(H, H)
+        rows, stats = X, Stats(H, H)
         for s in range(self.sweeps):
             time = t * self.sweeps + s if self.count_sweeps else t
-            W, W_old = self.update(W, for_codes(X, F.T), time, W_old), W
-            stats = for_factor(X, W)
+            if self.codes_first:
+                W, W_old = self.update(W, for_codes(X, F.T), time, W_old), W
+            rows, stats = self.factor_stats(X, W, rng)
             F, F_old = self.update(F, self._anchored(stats, Hb), time, F_old), F
             if align is not None and (s + 1) % ALIGN_EVERY == 0:
                 F = np.ascontiguousarray(pull(F.T, Hb, align(F.T, Hb), self.gamma).T)
-        return W, F.T, 0.5 * arrays.square(X) + gain(stats, F)
+            if not self.codes_first:
+                W, W_old = self.update(W, for_codes(X, F.T), time, W_old), W
+        return W, F.T, 0.5 * arrays.square(rows) + gain(stats, F)
+
+    def factor_stats(self, X: Data, W: Array, rng: np.random.Generator) -> tuple[Data, Stats]:
+        """Return the rows that the half-problem of H sees, X or ``S^T X`` (d x m), and its statistics."""
+        S = self.sketch.draw(X.shape[0], self.rank, rng) if self.sketch else None
+        if S is None:
+            return X, for_factor(X, W)
+        rows = left(S, X)
+        return rows, for_factor(rows, left(S, W))
 
     def _anchored(self, stats: Stats, Hb: Array) -> Stats:
         if self.anchor == 0:

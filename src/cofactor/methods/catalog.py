@@ -15,8 +15,12 @@ from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.boolean import BOOLEAN
+from cofactor.methods.fedmavg import GRADIENT
+from cofactor.methods.masked import MASKED
 from cofactor.methods.one_shot import OneShot, summaries
+from cofactor.methods.sketched import BLOCKED
 from cofactor.methods.summed import Summed
+from cofactor.methods.syn import SYN
 from cofactor.schedules import Switch
 from cofactor.types import CofactorError
 
@@ -102,12 +106,14 @@ MAKERS: dict[str, Callable[..., Method]] = {
     "ipalm": ipalm,
     "mur": mur,
     "oneshot-lap": oneshot_lap,
+    **GRADIENT,
+    **SYN,
 }
 
 
-def names(*, boolean: bool = False) -> list[str]:
-    """Return the names that :func:`make` knows, the default first: for real data, or for zeros and ones."""
-    return list(BOOLEAN if boolean else MAKERS)
+def names(*, boolean: bool = False, masked: bool = False) -> list[str]:
+    """Return the names that :func:`make` knows, the default first: for real data, bits, or observed entries."""
+    return list(BOOLEAN if boolean else MASKED if masked else MAKERS)
 
 
 def make(name: str, rank: int, **options: Any) -> Method:
@@ -128,7 +134,7 @@ def make(name: str, rank: int, **options: Any) -> Method:
 
 def find(name: str) -> Callable[..., Method]:
     """Return the function that builds the named method; its docstring says what it is."""
-    makers = MAKERS | BOOLEAN
+    makers = MAKERS | BOOLEAN | MASKED | BLOCKED
     if name not in makers:
         near = difflib.get_close_matches(name, makers, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

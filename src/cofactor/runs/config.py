@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from cofactor.methods import catalog
 from cofactor.types import CofactorError
 
-BY = ("iid", "dirichlet", "sorted")
+BY = ("iid", "dirichlet", "sorted", "rows")
+ENGINES = ("inline", "mpi")
 FEATURES = ("same", "intersection", "union", "position")
 
 
@@ -37,10 +39,14 @@ class Config:
     label: str | None = None
     alpha: float = 0.5
     image: str | None = None
+    ratings: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run before anything is read."""
+        """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
+        if self.boolean and self.method == "exact":
+            object.__setattr__(self, "method", catalog.names(boolean=True)[0])
+        object.__setattr__(self, "boolean", self.method in catalog.names(boolean=True))
         if not self.inputs:
             raise CofactorError("expected at least one input file, found none.")
         if self.group_by and self.split:
@@ -49,12 +55,12 @@ class Config:
             raise CofactorError(
                 f"--group-by and --split make clients of one file; found {len(self.inputs)} files, which are clients."
             )
-        for name, known in (("by", BY), ("features", FEATURES), ("engine", ("inline",))):
+        for name, known in (("by", BY), ("features", FEATURES), ("engine", ENGINES)):
             if getattr(self, name) not in known:
                 raise CofactorError(f"{name}: expected one of {', '.join(known)}; found {getattr(self, name)!r}.")
         if self.image and not re.fullmatch(r"\d+x\d+", self.image):
             raise CofactorError(f"image: expected height x width of a picture, as 28x28; found {self.image!r}.")
-        if self.split and self.by != "iid" and not self.label:
+        if self.split and self.by in ("dirichlet", "sorted") and not self.label:
             raise CofactorError(f"--by {self.by} spreads rows by a label; name its column with --label.")
 
     @property

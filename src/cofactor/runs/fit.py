@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 
 from cofactor.boolean import Tally, tally
 from cofactor.combine.align import Lap
+from cofactor.data.formats.table import Table
 from cofactor.engines.history import Stop
 from cofactor.engines.inline import check_clients
 from cofactor.engines.rounds import Callback, Run, run
 from cofactor.local import arrays
-from cofactor.local.columns import groups
+from cofactor.local.columns import SomeColumns, groups
 from cofactor.local.refit import refit
 from cofactor.method import Method, rng
 from cofactor.methods import catalog
@@ -25,7 +27,7 @@ from cofactor.metrics import pooled_error, relative_error, rmsd
 from cofactor.report.sections.boolean import shrunk
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
-from cofactor.runs.inputs import Inputs, check_unchanged, describe, open_inputs
+from cofactor.runs.inputs import Inputs, check_unchanged, describe, open_inputs, read_table, reordered
 from cofactor.select import Passport, RankScan, passports, select_rank
 from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, CofactorError, Data
@@ -39,6 +41,10 @@ LOCAL_CELLS = 2 * 10**8
 
 def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
     """Read the inputs, run the method, and write the run folder."""
+    if config.engine == "mpi":
+        from cofactor.runs import mpi
+
+        return mpi.fit(config, out, callbacks=callbacks)
     config = config.absolute()
     inputs = open_inputs(config)
     _prepare(config, inputs)  # what cannot be run leaves no folder behind
@@ -52,6 +58,10 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
     if (folder.path / "evaluation.json").exists():
         return folder
     config = folder.config()
+    if config.engine == "mpi":
+        from cofactor.runs import mpi
+
+        return mpi.resume(folder, callbacks=callbacks)
     inputs = open_inputs(config)
     check_unchanged(inputs, folder.manifest()["inputs"])
     return _run(folder, config, inputs, callbacks)
@@ -87,15 +97,20 @@ def planned_rounds(config: Config) -> int:
 def _prepare(config: Config, inputs: Inputs) -> tuple[Method, list[Data]]:
     """Build the method and check the data."""
     method, data = make_method(config, inputs), check_clients(inputs.data)
-    rows, pixels = sum(X.shape[0] for X in data), int(np.prod(config.image_shape or inputs.n_features))
-    if config.rank > min(rows, inputs.n_features):
-        raise CofactorError(
-            f"rank: expected at most {min(rows, inputs.n_features)} (the smaller of {rows} rows and "
-            f"{inputs.n_features} features), found {config.rank}."
-        )
-    if pixels != inputs.n_features:
-        raise CofactorError(f"image: expected {inputs.n_features} pixels (the features), found {config.image}.")
+    check_sizes(config, rows=sum(X.shape[0] for X in data), n_features=inputs.n_features)
     return method, data
+
+
+def check_sizes(config: Config, *, rows: int, n_features: int) -> None:
+    """Refuse a rank or a picture that the data have no room for."""
+    pixels = int(np.prod(config.image_shape or n_features))
+    if config.rank > min(rows, n_features):
+        raise CofactorError(
+            f"rank: expected at most {min(rows, n_features)} (the smaller of {rows} rows and "
+            f"{n_features} features), found {config.rank}."
+        )
+    if pixels != n_features:
+        raise CofactorError(f"image: expected {n_features} pixels (the features), found {config.image}.")
 
 
 def _run(folder: RunFolder, config: Config, inputs: Inputs, callbacks: Sequence[Callback]) -> RunFolder:
@@ -129,13 +144,13 @@ def _run(folder: RunFolder, config: Config, inputs: Inputs, callbacks: Sequence[
         folder.write_json("passports.json", [_passport(p) for p in found])
     if config.boolean:
         for name, X, W in zip(inputs.names, data, outcome.codes, strict=True):
-            folder.write_view(name, _view(X, W, outcome.factor))
+            folder.write_view(name, view(X, W, outcome.factor))
     evaluate = boolean_evaluation if config.boolean else evaluation
     folder.write_json("evaluation.json", evaluate(data, inputs.names, outcome, seed=config.seed))
     return folder
 
 
-def _view(X: Data, W: Array, H: Array) -> dict[str, Array]:
+def view(X: Data, W: Array, H: Array) -> dict[str, Array]:
     """Return small pictures of at most the first rows."""
     part = arrays.rows(X, np.arange(min(VIEW_ROWS, X.shape[0])))
     return shrunk(part.toarray() if hasattr(part, "toarray") else part, W[:VIEW_ROWS], H)
@@ -189,10 +204,12 @@ def scan_ranks(config: Config, ranks: Sequence[int], *, seeds: int = 3) -> RankS
     return select_rank(open_inputs(config).data, ranks, seeds=seeds, seed=config.seed)
 
 
-def evaluation(data: list[Data], names: Sequence[str], outcome: Run, *, seed: int = 0) -> dict[str, Any]:
+def evaluation(
+    data: list[Data], names: Sequence[str], outcome: Run, *, seed: int = 0, compare: bool | None = None
+) -> dict[str, Any]:
     """Return the errors of every client, next to the client's own local fit of the same rank where that is cheap."""
     H, codes = outcome.factor, outcome.codes
-    compare = _is_small(data)
+    compare = _is_small(data) if compare is None else compare
     own = [_own_fit(X, len(H), rng(seed, j, -1)) if compare else None for j, X in enumerate(data)]
     clients = [
         {
@@ -252,20 +269,26 @@ def _cosines(H: Array, own: Array) -> Array:
 
 def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> tuple[Array, float]:
     """Return the codes of new rows for a run's factor, and their relative error; features are matched by name."""
-    from cofactor.data import harmonise, load
-    from cofactor.data.formats.table import Table
-
     H, names = folder.factor()
-    table = load.read(path, layer=layer)
-    if table.feature_names is not None and names != [f"feature{i}" for i in range(len(names))]:
-        reference = Table(np.zeros((0, len(names))), names, None, {}, str(folder.path))
-        matched = harmonise.match([reference, table], how="same")
-        X = matched.select(table.X, 1)
-    else:
-        X = table.X
+    config = folder.config()
+    table = read_table(str(path), replace(config, layer=layer or config.layer, group_by=None, label=None))
+    X = _in_order(table, names, path)
     X = arrays.check(X, client=path.name)
     if X.shape[1] != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} features like the factor, found {X.shape[1]}.")
-    config = folder.config()
     W = catalog.make(config.method, config.rank).refit(X, H)
     return W, tally(X, W, H).loss if config.boolean else relative_error(X, W, H)
+
+
+def _in_order(table: Table, names: list[str], path: Path) -> Data:
+    """Return the rows with the features of the factor; features that the file lacks are missing, not zero."""
+    if table.feature_names is None or names == [f"feature{i}" for i in range(len(names))]:
+        return table.X
+    place = {name: i for i, name in enumerate(names)}
+    unknown = [name for name in table.feature_names if name not in place]
+    if unknown:
+        raise CofactorError(f"{path}: expected features of the run only, found also {', '.join(unknown[:3])}.")
+    index = np.array([place[name] for name in table.feature_names])
+    if len(index) == len(names):
+        return reordered(table.X, index)
+    return SomeColumns(table.X, index, len(names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,57 +38,75 @@ class Inputs:
 def open_inputs(config: Config) -> Inputs:
     """Read the files of a configuration and make clients of them."""
     if len(config.inputs) == 1 and (config.group_by or config.split):
-        return _simulated(config)
-    tables = [_read(path, config) for path in config.inputs]
+        return simulated(config, read_table(config.inputs[0], config))
+    return matched_inputs(config, [read_table(path, config) for path in config.inputs])
+
+
+def matched_inputs(config: Config, tables: list[Table], own: slice = slice(None)) -> Inputs:
+    """Match the features of all files; return the clients that are ``own`` (default: all)."""
     matched = harmonise.match(tables, how=config.features)  # type: ignore[arg-type]
-    data = [matched.select(table.X, j) for j, table in enumerate(tables)]
+    data = [matched.select(table.X, j) for j, table in enumerate(tables)][own]
     known = matched.columns if matched.how == "union" else None
     if known is not None and all(len(index) == matched.n_features for index in known):
-        data = [_reordered(X, index) for X, index in zip(data, known, strict=True)]
+        data = [reordered(X, index) for X, index in zip(data, known[own], strict=True)]
         known = None
     if known is not None:
-        data = [SomeColumns(X, index, matched.n_features) for X, index in zip(data, known, strict=True)]
-    return Inputs(_names(config.inputs), data, matched.feature_names, list(config.inputs), known, matched.note)
+        data = [SomeColumns(X, index, matched.n_features) for X, index in zip(data, known[own], strict=True)]
+    names, sources = _names(config.inputs)[own], list(config.inputs)[own]
+    return Inputs(names, data, matched.feature_names, sources, known, matched.note)
 
 
-def _reordered(X: Data, index: Array) -> Data:
+def reordered(X: Data, index: Array) -> Data:
     """Put columns that are all there into the order of the features."""
     back = np.argsort(index)
     return X if np.array_equal(back, np.arange(len(back))) else X[:, back]
 
 
-def _read(path: str, config: Config) -> Table:
+def read_table(path: str, config: Config, *, blocks: bool | None = None) -> Table:
+    """Read one file of a configuration; ``blocks`` leaves formats that can be read in parts on disk."""
+    if config.ratings:
+        return load.read_ratings(path)
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
     columns = [name for name in (config.group_by, config.label) if name]
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet"))
-    return load.read(path, layer=config.layer, obs=columns if text else ())
+    partly = blocks if path.lower().endswith((".npy", ".h5ad", ".zarr")) else None
+    return load.read(path, layer=config.layer, obs=columns if text else (), blocks=partly)
 
 
-def _simulated(config: Config) -> Inputs:
-    """Make clients of one file, by a column or by a partitioner."""
-    table = _read(config.inputs[0], config)
+def take(X: Data, index: Array) -> Data:
+    """Return rows as a client's data; those on disk stay there."""
+    return X.take(index) if hasattr(X, "take") and arrays.is_held(X) else arrays.rows(X, index)
+
+
+def simulated(
+    config: Config,
+    table: Table,
+    *,
+    own: Callable[[int], slice] = lambda count: slice(None),
+    take: Callable[[Data, Array], Data] = take,
+) -> Inputs:
+    """Make clients of one file, by a column or by a partitioner; of so many, ``own`` says which are taken."""
     if config.group_by:
         groups = partition.by_group(table.column(config.group_by))
         names, parts = [str(name) for name in groups], list(groups.values())
     else:
         parts = _split(table, config)
         names = [f"client-{j}" for j in range(len(parts))]
-    data = [_take(table.X, part) for part in parts]
-    return Inputs(names, data, table.feature_names, [config.inputs[0]] * len(parts))
+    mine = own(len(parts))
+    data = [take(table.X, part) for part in parts[mine]]
+    return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data))
 
 
 def _split(table: Table, config: Config) -> list[Array]:
     count = config.split or 1
     if config.by == "iid":
         return partition.iid(table.shape[0], count, seed=config.seed)
+    if config.by == "rows":
+        return partition.sorted_by(np.arange(table.shape[0]), count)
     labels = table.column(config.label or "")
     if config.by == "sorted":
         return partition.sorted_by(labels, count)
     return partition.dirichlet(labels, count, alpha=config.alpha, seed=config.seed)
-
-
-def _take(X: Data, index: Array) -> Data:
-    return X.take(index) if hasattr(X, "take") and arrays.is_held(X) else arrays.rows(X, index)
 
 
 def _names(paths: Sequence[str]) -> list[str]:

@@ -1,0 +1,249 @@
+"""FederatedMF: ratings of many people, factorized together while every rating stays with the one who gave it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from cofactor import masked
+from cofactor.engines.history import Round, Stop
+from cofactor.engines.rounds import Callback, Engine, run
+from cofactor.estimators import ratings
+from cofactor.masked import Layout
+from cofactor.masked.ranking import Ranking, quality, top
+from cofactor.method import Method
+from cofactor.methods import catalog
+from cofactor.types import Array, CofactorError, DataError
+
+
+class FederatedMF(BaseEstimator):
+    """Factors of users and items on the observed ratings: ``x_ui ~ w_u h_i + b_u + c_i + mean``.
+
+    Item factors, item biases and the mean are shared; the factors and the bias of a user stay with the user. Unknown
+    users and items are answered by what is left: an unknown user gets ``mean + c_i``, an unknown item ``mean + b_u``,
+    both together the mean. Without biases the answer is 0.
+
+    Parameters
+    ----------
+    n_components : the rank k.
+    method : a name from :func:`cofactor.methods.catalog.names` with ``masked=True``, or a masked method object.
+        ``"exact-als"`` gives the pooled answer; ``"masked-fedmavg"`` sends far fewer numbers per round.
+    biases : whether users and items have biases, and ratings a mean.
+    ridge, bias_ridge : what holds factors and biases back; ``bias_ridge`` None is half the ridge.
+    rounds : the most rounds to run.
+    tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
+    participation : the share of clients drawn for each round.
+    rating_range : (lowest, highest) rating; others are refused, and predictions are cut to it. None declares nothing.
+    duplicates : "error" or "mean": what to do with several ratings of one item by one user.
+    random_state : seed; an int gives the same numbers everywhere.
+    engine : what carries the messages; None runs all clients in this process.
+    options : further options of the named method.
+    callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
+
+    Attributes
+    ----------
+    components_ : item factors H (k x m); item_biases_ (m) and mean_ go with them.
+    factor_ : all of it as one extended factor (see :mod:`cofactor.masked.halves`).
+    codes_ : extended codes of the users (n x (k + 3)), so that ``codes_ @ factor_`` are predictions.
+    users_, items_ : names of the rows and columns.
+    history_ : one :class:`~cofactor.engines.history.Round` per round.
+    n_rounds_ : rounds that were run.
+
+    Examples
+    --------
+    >>> from cofactor import FederatedMF
+    >>> ratings = (["ann", "ann", "bob", "bob", "cy"], ["x", "y", "x", "z", "x"], [5.0, 1.0, 4.0, 2.0, 5.0])
+    >>> model = FederatedMF(1, ridge=0.1, random_state=0).fit(ratings)
+    >>> model.recommend("cy", 2).tolist()
+    ['z', 'y']
+    >>> model.predict(["cy", "nobody"], ["y", "x"]).round(1).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        method: str | Method = "exact-als",
+        biases: bool = True,
+        ridge: float = 10.0,
+        bias_ridge: float | None = None,
+        rounds: int = 30,
+        tol: float = 1e-4,
+        participation: float = 1.0,
+        rating_range: tuple[float, float] | None = None,
+        duplicates: str = "error",
+        random_state: Any = None,
+        engine: Engine | None = None,
+        options: dict[str, Any] | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.biases = biases
+        self.ridge = ridge
+        self.bias_ridge = bias_ridge
+        self.rounds = rounds
+        self.tol = tol
+        self.participation = participation
+        self.rating_range = rating_range
+        self.duplicates = duplicates
+        self.random_state = random_state
+        self.engine = engine
+        self.options = options
+        self.callbacks = callbacks
+
+    def fit(self, R: Any, y: Any = None, groups: Any = None) -> Self:
+        """Fit to CSR ratings (users x items) or a tuple (users, items, ratings): one client per user.
+
+        ``groups`` (one label per row) makes clients of several users, such as a shop with its customers.
+        """
+        held = ratings.read(R, duplicates=self.duplicates, limits=self.rating_range)
+        if held.matrix.nnz == 0:
+            raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
+        rows = _rows(held.matrix.shape[0], groups)
+        method = self._method()
+        outcome = run(
+            method,
+            [held.matrix[r] for r in rows],
+            rounds=self.rounds,
+            seed=self._seed(),
+            engine=self.engine,
+            participation=self.participation,
+            stop=Stop(self.tol),
+            callbacks=self.callbacks,
+        )
+        self.layout_: Layout = method.layout  # type: ignore[attr-defined]
+        self.factor_, self.users_, self.items_ = outcome.factor, held.users, held.items
+        self.codes_ = np.empty((held.matrix.shape[0], self.layout_.width), outcome.factor.dtype)
+        self.codes_[np.concatenate(rows)] = np.vstack(outcome.codes)
+        self.history_: list[Round] = outcome.history
+        self.n_rounds_, self.n_features_in_ = len(outcome.history), held.matrix.shape[1]
+        self._seen = held.matrix
+        return self
+
+    def _method(self) -> Method:
+        if not isinstance(self.method, str):
+            if not isinstance(getattr(self.method, "layout", None), Layout):
+                raise CofactorError(f"method: expected a masked method, found {type(self.method).__name__}.")
+            return self.method
+        if self.method not in catalog.names(masked=True):
+            known = ", ".join(catalog.names(masked=True))
+            raise CofactorError(f"method: expected a masked method ({known}), found {self.method!r}.")
+        held = {"biases": self.biases, "ridge": self.ridge, "bias_ridge": self.bias_ridge}
+        return catalog.make(self.method, self.n_components, **{**held, **(self.options or {})})
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    @property
+    def components_(self) -> Array:
+        """Item factors (k x m)."""
+        return self.factor_[: self.layout_.rank]
+
+    @property
+    def item_biases_(self) -> Array:
+        """How much better than the mean an item is rated (m)."""
+        return self.factor_[self.layout_.rank + 1] if self.layout_.biases else np.zeros(self.n_features_in_)
+
+    @property
+    def mean_(self) -> float:
+        """The mean rating, 0 without biases."""
+        return float(self.factor_[-1, 0]) if self.layout_.biases else 0.0
+
+    def transform(self, R: Any) -> Array:
+        """Return the extended codes of new users from their ratings (n x items, CSR) and the shared factor alone."""
+        check_is_fitted(self)
+        R = masked.observed(R)
+        if R.shape[1] != self.n_features_in_:
+            raise DataError(f"expected ratings of {self.n_features_in_} items, found {R.shape[1]}.")
+        return masked.solve_codes(R if R.dtype.kind == "f" else R.astype(np.float64), self.factor_, self.layout_)
+
+    def predict(self, users: Any, items: Any) -> Array:
+        """Return the rating of every (user, item) pair of names; they broadcast, unknown ones fall back to biases."""
+        check_is_fitted(self)
+        users, items = np.broadcast_arrays(np.asarray(users), np.asarray(items))
+        codes = np.vstack([self.codes_, self.layout_.empty_codes(1, self.codes_.dtype)])
+        factor = np.vstack([self.factor_.T, self.layout_.unknown_item(self.factor_)])
+        u, i = _places(users, self.users_), _places(items, self.items_)
+        return self._cut(np.einsum("...k,...k->...", codes[u], factor[i]))
+
+    def recommend(self, user: Any, n: int = 10, *, ratings: Any = None) -> Array:
+        """Return the names of the n best items that a user has not rated, best first.
+
+        An unknown user gets the best rated items. With ``ratings`` (1 x items, CSR) the user need not be known: codes
+        and seen items come from them.
+        """
+        check_is_fitted(self)
+        if n < 1:
+            raise CofactorError(f"n must be at least 1. Found {n}.")
+        if ratings is not None:
+            codes, seen = self.transform(ratings)[0], masked.observed(ratings).indices
+        else:
+            codes, seen = self._known(int(_places(np.asarray(user), self.users_)))
+        return self.items_[top(codes @ self.factor_, n, seen=seen)]
+
+    def _known(self, u: int) -> tuple[Array, Array]:
+        """Return codes and rated items of the user in row u (one beyond the last: unknown)."""
+        if u == len(self.users_):
+            return self.layout_.empty_codes(1, self.codes_.dtype)[0], np.empty(0, int)
+        return self.codes_[u], self._seen.indices[self._seen.indptr[u] : self._seen.indptr[u + 1]]
+
+    def score(self, R: Any, y: Any = None) -> float:
+        """Return the RMSE on ratings (users x items as fitted, or triples by name); lower is better."""
+        u, i, values = self._test(R)
+        if len(values) == 0:
+            raise DataError("score: expected at least one rating, found none.")
+        return float(np.sqrt(np.mean((self.predict(u, i) - values) ** 2)))
+
+    def ranking(self, R: Any, n: int = 10, *, relevant: float = 4.0) -> Ranking:
+        """Return precision, recall and NDCG at n of every user; held-out ratings >= ``relevant`` are the hits."""
+        u, i, values = self._test(R)
+        good = values >= relevant
+        u, i = _places(u[good], self.users_), _places(i[good], self.items_)
+        found = []
+        for user in range(len(self.users_)):
+            codes, seen = self._known(user)
+            found.append(quality(top(codes @ self.factor_, n, seen=seen), i[u == user], n))
+        return Ranking(*np.array(found).T)
+
+    def _test(self, R: Any) -> tuple[Array, Array, Array]:
+        """Return names of users and items, and ratings."""
+        check_is_fitted(self)
+        if isinstance(R, tuple):
+            users, items, values = (np.asarray(a) for a in R)
+            return users, items, values
+        C = sparse.coo_matrix(masked.observed(R))
+        if C.shape != (len(self.users_), len(self.items_)):
+            raise DataError(f"expected ratings of shape {(len(self.users_), len(self.items_))}, found {C.shape}.")
+        return self.users_[C.row], self.items_[C.col], C.data
+
+    def _cut(self, values: Array) -> Array:
+        return values if self.rating_range is None else np.clip(values, *self.rating_range)
+
+
+def _rows(n: int, groups: Any) -> list[Array]:
+    """Return the rows of every client: one each, or those of a group."""
+    if groups is None:
+        return list(np.arange(n)[:, None])
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise CofactorError(f"groups: expected one label per row ({n}), found shape {labels.shape}.")
+    owner = np.unique(labels, return_inverse=True)[1]
+    return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
+
+
+def _places(wanted: Array, names: Array) -> Array:
+    """Return where names stand among the sorted known ones; the number of known ones for unknown names."""
+    if wanted.dtype.kind != names.dtype.kind and "U" in (wanted.dtype.kind, names.dtype.kind):
+        return np.full(wanted.shape, len(names))
+    place = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+    return np.where(names[place] == wanted, place, len(names))

@@ -1,0 +1,27 @@
+"""Factorization of the observed entries of a sparse matrix: stored entries count, the others are unknown."""
+
+from cofactor.masked.halves import (
+    ColumnStats,
+    Layout,
+    column_stats,
+    item_features,
+    known_square,
+    observed,
+    pulls,
+    residual_squares,
+    solve_codes,
+    solve_factor,
+)
+
+__all__ = [
+    "ColumnStats",
+    "Layout",
+    "column_stats",
+    "item_features",
+    "known_square",
+    "observed",
+    "pulls",
+    "residual_squares",
+    "solve_codes",
+    "solve_factor",
+]

@@ -1,0 +1,51 @@
+"""How good recommendations are. Every number is one client's own; only sums and counts need to travel."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cofactor.types import Array
+
+
+class Ranking(NamedTuple):
+    """Precision, recall and NDCG at n of every client with something relevant held out (NaN for the others)."""
+
+    precision: Array
+    recall: Array
+    ndcg: Array
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Averages over the clients that have one; what a federation gets from sums and a count."""
+        count = np.isfinite(self.precision).sum()
+        return {name: float(np.nansum(a) / count) if count else np.nan for name, a in self._asdict().items()}
+
+
+def top(scores: Array, n: int, *, seen: Array) -> Array:
+    """Return the n items with the highest scores, best first, those in ``seen`` left out; ties go to the first item.
+
+    >>> top(np.array([1.0, 5.0, 3.0, 5.0]), 2, seen=np.array([1]))
+    array([3, 2])
+    """
+    free = np.ones(len(scores), bool)
+    free[seen] = False
+    items = np.flatnonzero(free)
+    return items[np.argsort(-scores[items], kind="stable")[:n]]
+
+
+def quality(recommended: Array, relevant: Array, n: int) -> tuple[float, float, float]:
+    """Precision, recall and NDCG at n of one client's list; NaN where nothing is relevant.
+
+    ``NDCG = sum_r hit_r / log2(r + 1)`` over the places r = 1..n, divided by the same sum of a perfect list.
+
+    >>> quality(np.array([7, 2]), np.array([2, 9]), 2)[:2]
+    (0.5, 0.5)
+    """
+    if len(relevant) == 0:
+        return np.nan, np.nan, np.nan
+    hits = np.isin(recommended[:n], relevant)
+    gains = 1 / np.log2(np.arange(2, n + 2))
+    best = gains[: len(relevant)].sum()
+    return float(hits.sum() / n), float(hits.sum() / len(relevant)), float(hits @ gains[: len(hits)] / best)

@@ -1,0 +1,107 @@
+"""Federated clustering: codes are corners of the simplex (one component per row), components are cluster centres."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from cofactor.local import arrays, kmeans
+from cofactor.local.init import random_factor
+from cofactor.method import total
+from cofactor.types import Array, Data, Local, Message, Shared
+
+ROWS_PER_CENTRE = 2
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """``min 1/2 |X_j - W_j H|^2`` with rows of W_j at corners of the simplex: pooled k-means from sums.
+
+    Round 0 seeds: clients cluster alone (at most one centre for two rows, so that no row leaves) and the server runs
+    weighted k-means++ with ``restarts`` on all centres. Later rounds are exact: clients send the sum and the count of
+    the rows nearest to each centre. Where nobody has two rows the seeds stay random.
+    """
+
+    rank: int
+    restarts: int = 20
+
+    rounds = None
+    warm_rounds = 1
+    additive = False
+
+    def rowwise(self, t: int) -> bool:
+        """Sums and counts add up over rows; seeds are a client's own."""
+        return t >= 1
+
+    def partial(self) -> Self:
+        """Absent clients are simply not in the means."""
+        return self
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """``sums`` (k x m), ``counts`` (k) and ``loss``; in round 0 of the client's own centres."""
+        return {"sums": (self.rank, n_features), "counts": (self.rank,), "loss": ()}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Begin at random or public centres; ``seed`` is for the server's restarts."""
+        H = random_factor(self.rank, n_features, rng) if factor is None else factor
+        return Shared(H, memory={"seed": int(rng.integers(2**31))})
+
+    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+        """No row belongs anywhere yet."""
+        return Local(np.zeros((data.shape[0], self.rank), data.dtype))
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Send the sums and counts of the rows of each centre, own or shared."""
+        H = shared.factor if t > 0 else self._own_centres(data, rng)
+        W = np.zeros((data.shape[0], self.rank), data.dtype)
+        loss = 0.0
+        if len(H):
+            W[:, : len(H)] = self.refit(data, H)
+            loss = 0.5 * kmeans.distances(data, H).min(axis=1).sum()
+        if t == 0:  # a centre of a single row would be that row
+            W[:, W.sum(axis=0) < ROWS_PER_CENTRE] = 0
+        sums = np.ascontiguousarray(np.asarray(arrays.times_codes(data, W)).T)
+        return Local(W), Message({"sums": sums, "counts": W.sum(axis=0), "loss": np.float64(loss)}, data.shape[0])
+
+    def _own_centres(self, data: Data, rng: np.random.Generator) -> Array:
+        """Cluster alone; no centre at all with fewer than two rows."""
+        k = min(self.rank, data.shape[0] // ROWS_PER_CENTRE)
+        if k == 0:
+            return np.empty((0, data.shape[1]), data.dtype)
+        return kmeans.fit(data, k, weights=np.ones(data.shape[0]), rng=rng)[0]
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Cluster the clients' centres; then take means. A centre without rows stays where it is."""
+        dtype = messages[0].arrays["sums"].dtype
+        loss = float(sum(m.arrays["loss"] for m in messages))
+        if t == 0:
+            return shared._replace(factor=self._seeded(shared, messages).astype(dtype), loss=loss)
+        sums = total(messages).arrays
+        counts = sums["counts"][:, None]
+        H = np.where(counts > 0, sums["sums"] / np.maximum(counts, 1), shared.factor)
+        return shared._replace(factor=H.astype(dtype), loss=loss)
+
+    def _seeded(self, shared: Shared, messages: list[Message]) -> Array:
+        counts = np.concatenate([m.arrays["counts"] for m in messages]).astype(np.float64)
+        kept = counts > 0
+        if kept.sum() < self.rank:
+            return shared.factor
+        centres = np.vstack([m.arrays["sums"] for m in messages])[kept] / counts[kept, None]
+        rng = np.random.default_rng(shared.memory["seed"])
+        return kmeans.fit(centres, self.rank, weights=counts[kept], rng=rng, restarts=self.restarts)[0]
+
+    def factor(self, shared: Shared) -> Array:
+        """Return the centres."""
+        return shared.factor
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """One at the nearest centre, zero elsewhere."""
+        labels = kmeans.distances(data, factor).argmin(axis=1)
+        return np.eye(len(factor), dtype=data.dtype)[labels]
+
+
+def labels(codes: list[Array]) -> list[Array]:
+    """Return the component with the largest code of every row, client by client."""
+    return [W.argmax(axis=1) for W in codes]

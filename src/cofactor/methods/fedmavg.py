@@ -1,0 +1,237 @@
+"""FedMAvg: model averaging with many steps on the codes and ever fewer on the factor (Wang, Suwandi and Chang 2022).
+
+Round s = 1, 2, ...: from the broadcast H every client takes Q1 projected gradient steps on W_j (step ``1 / L_W``),
+then ``Q2 = floor(Qhat / s) + 1`` unprojected gradient steps on its copy of H (step ``1 / (gamma L_H)``). The server
+projects the mean of the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from cofactor.local import arrays, sets
+from cofactor.local.init import random_factor
+from cofactor.local.refit import refit
+from cofactor.local.sets import Free, NonNegativeRows, RowSet
+from cofactor.local.stats import for_codes, for_factor, gain, lipschitz, normalize
+from cofactor.method import Method, total
+from cofactor.schedules import Schedule, at
+from cofactor.types import Array, CofactorError, Data, Local, Message, Shared, Stats
+
+REFIT_STEPS = 500
+
+
+@dataclass(frozen=True)
+class Diminishing(Schedule):
+    """``floor(first / s) + 1`` in round s = t + 1: many local steps at first, one in the end."""
+
+    first: int = 100
+
+    def __call__(self, t: int) -> int:
+        """Return the steps of round t."""
+        return self.first // (t + 1) + 1
+
+
+def descend(F: Array, stats: Stats, *, steps: int, rows: RowSet | None = None, gamma: float = 1.0) -> Array:
+    """``F <- P(F - (F gram - cross) / (gamma L))``, ``steps`` times; ``rows`` None leaves out the projection."""
+    L = gamma * lipschitz(stats.gram)
+    if L <= 0:
+        return F if rows is None else rows.project(F)
+    step = F.dtype.type(1 / L)
+    for _ in range(steps):
+        F = F - step * (F @ stats.gram - stats.cross)
+        F = F if rows is None else rows.project(F)
+    return F
+
+
+def codes_in(rows: RowSet, X: Data, H: Array) -> Array:
+    """``argmin_W 1/2 |X - W H|^2`` with rows of W in a set: the codes that belong to a final factor (n x k)."""
+    if isinstance(rows, NonNegativeRows):
+        return refit(X, H)
+    stats = for_codes(X, H.astype(X.dtype, copy=False))
+    if isinstance(rows, Free):
+        return (stats.cross @ np.linalg.pinv(stats.gram)).astype(X.dtype)
+    start = rows.project(np.zeros_like(stats.cross))
+    return descend(start, stats, steps=REFIT_STEPS, rows=rows)
+
+
+@dataclass(frozen=True)
+class FedMAvg:
+    """Local gradient steps on W_j and on a copy of H, then the projected mean of the copies.
+
+    ``code_steps`` is Q1, ``factor_steps`` is Q2 (a number or a schedule), ``gamma`` divides the steps on H. ``codes``
+    and ``components`` are the sets that the rows of W_j and of H live in. Codes start at zero, so nothing but H is
+    random. Clients send ``n_j H_j`` and ``n_j``: sums are enough, and a draw by data share (see
+    :class:`cofactor.engines.rounds.ByShare`) turns the weighted mean into the poster's plain one.
+    """
+
+    rank: int
+    code_steps: int = 10
+    factor_steps: Any = field(default_factory=Diminishing)
+    gamma: float = 1.0
+    codes: RowSet = field(default_factory=NonNegativeRows)
+    components: RowSet = field(default_factory=NonNegativeRows)
+
+    rounds = None
+    additive = True
+
+    def rowwise(self, t: int) -> bool:
+        """No: the copy a client learns is not a sum over its rows."""
+        return False
+
+    def partial(self) -> Self:
+        """Absent clients are simply not in the mean."""
+        return self
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """``factor`` (k x m, times the weight) and ``loss``, the client's own objective."""
+        return {"factor": (self.rank, n_features), "loss": ()}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Begin at a random factor, or at a public one."""
+        H = random_factor(self.rank, n_features, rng) if factor is None else factor
+        return Shared(self.components.project(H))
+
+    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+        """Codes nearest to zero."""
+        return Local(self.codes.project(np.zeros((data.shape[0], self.rank), data.dtype)))
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Q1 steps on the codes, Q2 on a copy of the factor."""
+        H = shared.factor.astype(data.dtype, copy=False)
+        W = descend(local.codes, for_codes(data, H), steps=self.code_steps, rows=self.codes)
+        stats = for_factor(data, W)
+        F = descend(H.T, stats, steps=at(self.factor_steps, t), gamma=self.gamma)
+        loss = 0.5 * arrays.square(data) + gain(stats, F)
+        sent = np.ascontiguousarray(F.T) * data.dtype.type(data.shape[0])
+        return Local(W), Message({"factor": sent, "loss": np.float64(loss)}, data.shape[0])
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Project the mean; a component that vanished stays as it was, so that it can come back."""
+        sums, dtype = total(messages), messages[0].arrays["factor"].dtype
+        H = self.components.project(sums.arrays["factor"] / sums.weight)
+        return Shared(_keep(H, shared.factor).astype(dtype), loss=float(sums.arrays["loss"]))
+
+    def factor(self, shared: Shared) -> Array:
+        """Return H, rows at norm 1 where the codes can take the scale."""
+        return normalize(shared.factor) if self.codes.cone else shared.factor
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """Codes for the final factor."""
+        return codes_in(self.codes, data, factor)
+
+
+@dataclass(frozen=True)
+class FedMGS:
+    """Gradient sharing, for comparison: Q1 steps on the codes, then one common step on H from the summed gradients.
+
+    Clients send ``W_j^T W_j H - W_j^T X_j`` and ``W_j^T W_j`` (upper triangle), whose sum gives the step ``1 / L_H``.
+    Both add up over rows.
+    """
+
+    rank: int
+    code_steps: int = 10
+    gamma: float = 1.0
+    codes: RowSet = field(default_factory=NonNegativeRows)
+    components: RowSet = field(default_factory=NonNegativeRows)
+
+    rounds = None
+    additive = True
+    warm_rounds = 0
+
+    def rowwise(self, t: int) -> bool:
+        """Gradients add up over rows."""
+        return True
+
+    def partial(self) -> Self:
+        """Absent clients are simply not in the sums."""
+        return self
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """``gradient`` (k x m), ``gram`` (upper triangle) and ``loss``."""
+        return {"gradient": (self.rank, n_features), "gram": (self.rank * (self.rank + 1) // 2,), "loss": ()}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Begin at a random factor, or at a public one."""
+        return self._averaging().start(n_features, rng, factor)
+
+    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+        """Codes nearest to zero."""
+        return self._averaging().join(data, shared, rng)
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Q1 steps on the codes; the gradient and the gram for the factor."""
+        H = shared.factor.astype(data.dtype, copy=False)
+        W = descend(local.codes, for_codes(data, H), steps=self.code_steps, rows=self.codes)
+        stats = for_factor(data, W)
+        sent = {
+            "gradient": stats.gram @ H - stats.cross.T,
+            "gram": stats.gram[np.triu_indices(self.rank)],
+            "loss": np.float64(0.5 * arrays.square(data) + gain(stats, H.T)),
+        }
+        return Local(W), Message(sent, data.shape[0])
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Take one projected step."""
+        sums, dtype = total(messages).arrays, messages[0].arrays["gradient"].dtype
+        upper = np.zeros((self.rank, self.rank))
+        upper[np.triu_indices(self.rank)] = sums["gram"]
+        L = self.gamma * lipschitz(upper + np.triu(upper, 1).T)
+        H = shared.factor - (sums["gradient"] / L if L > 0 else 0.0)
+        return Shared(_keep(self.components.project(H), shared.factor).astype(dtype), loss=float(sums["loss"]))
+
+    def factor(self, shared: Shared) -> Array:
+        """Return H, rows at norm 1 where the codes can take the scale."""
+        return self._averaging().factor(shared)
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """Codes for the final factor."""
+        return codes_in(self.codes, data, factor)
+
+    def _averaging(self) -> FedMAvg:
+        return FedMAvg(self.rank, codes=self.codes, components=self.components)
+
+
+def _keep(H: Array, old: Array) -> Array:
+    """Return H with the old row wherever a row is all zero."""
+    return np.where(H.any(axis=1, keepdims=True), H, old)
+
+
+def fedmavg(
+    rank: int,
+    *,
+    code_steps: int = 10,
+    factor_steps: int = 100,
+    constant: bool = False,
+    gamma: float = 1.0,
+    codes: str = "non-negative",
+    components: str = "non-negative",
+) -> FedMAvg:
+    """Mean of the clients' factors after ever fewer local gradient steps (Wang et al. 2022).
+
+    ``factor_steps`` is Qhat of ``floor(Qhat / s) + 1``, or with ``constant`` the number of steps in every round.
+    ``codes`` and ``components`` are "free", "non-negative", "unit-ball" or "simplex".
+    """
+    if code_steps < 1 or factor_steps < 1:
+        raise CofactorError(f"steps must be at least 1. Found code_steps={code_steps}, factor_steps={factor_steps}.")
+    steps = factor_steps if constant else Diminishing(factor_steps)
+    return FedMAvg(rank, code_steps, steps, gamma, sets.named(codes), sets.named(components))
+
+
+def fedmgs(
+    rank: int,
+    *,
+    code_steps: int = 10,
+    gamma: float = 1.0,
+    codes: str = "non-negative",
+    components: str = "non-negative",
+) -> FedMGS:
+    """One common gradient step on the factor per round, from summed gradients (compared with in Wang et al. 2022)."""
+    return FedMGS(rank, code_steps, gamma, sets.named(codes), sets.named(components))
+
+
+GRADIENT: dict[str, Callable[..., Method]] = {"fedmavg": fedmavg, "fedmgs": fedmgs}

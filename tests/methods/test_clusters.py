@@ -1,0 +1,76 @@
+"""Federated clustering: Lloyd's steps from sums are pooled Lloyd, no row leaves, and sorted digits are told apart."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from cofactor import run
+from cofactor.data import datasets
+from cofactor.engines.rounds import check_message
+from cofactor.local import kmeans
+from cofactor.method import SERVER, rng
+from cofactor.methods.clusters import Clusters, labels
+
+
+@pytest.fixture(scope="module")
+def digits():
+    data = datasets.load("digits")
+    order = np.argsort(data.labels, kind="stable")
+    return np.array_split(data.X[order].astype(np.float64), 20), data.labels[order]
+
+
+def test_digits_sorted_by_label_are_told_apart(digits):
+    Xs, truth = digits
+    found = np.concatenate(labels(run(Clusters(10), Xs, rounds=20).codes))
+    assert normalized_mutual_info_score(truth, found) >= 0.65
+    assert adjusted_rand_score(truth, found) >= 0.55
+
+
+def test_rounds_after_the_seeds_are_lloyds_on_the_pooled_rows(digits):
+    Xs = digits[0]
+    after = [run(Clusters(10), Xs, rounds=r).factor for r in (1, 4)]
+    pooled = KMeans(10, init=after[0], n_init=1, max_iter=3, tol=0, algorithm="lloyd").fit(np.vstack(Xs))
+    np.testing.assert_allclose(after[1], pooled.cluster_centers_, atol=1e-8)
+
+
+def test_loss_falls_and_codes_are_corners_of_the_simplex(digits):
+    result = run(Clusters(10), digits[0], rounds=15)
+    losses = [line.loss for line in result.history[1:]]
+    assert np.diff(losses).max() <= 1e-9 * losses[0]
+    for W in result.codes:
+        np.testing.assert_array_equal(np.sort(W, axis=1)[:, -2:], np.tile([0, 1], (len(W), 1)))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+def test_no_centre_of_round_zero_is_a_row(rows):
+    X = np.random.default_rng(0).uniform(size=(rows, 5))
+    method = Clusters(4)
+    shared = method.start(5, rng(0, SERVER, -1))
+    _, message = method.step(X, shared, method.join(X, shared, rng(0, 0, -1)), 0, rng(0, 0, 0))
+    check_message(message, method.schema(5, 0), client=0, t=0)
+    assert not np.isin(message.arrays["counts"], [1]).any()
+    assert message.arrays["counts"].sum() <= rows
+
+
+def test_clients_of_one_row_work_from_random_seeds():
+    X = np.random.default_rng(0).uniform(size=(60, 5))
+    many, one = (run(Clusters(3), Xs, rounds=8, start=X[:3]) for Xs in (list(X[:, None]), [X]))
+    assert np.isfinite(many.history[-1].loss)
+    assert many.history[-1].loss <= 1.5 * one.history[-1].loss
+
+
+def test_sparse_equals_dense(digits):
+    Xs = digits[0][:4]
+    a, b = (run(Clusters(3), data, rounds=4) for data in (Xs, [sparse.csr_matrix(X) for X in Xs]))
+    np.testing.assert_allclose(a.factor, b.factor, atol=1e-8)
+
+
+def test_distances_and_seeds():
+    draw = np.random.default_rng(0)
+    X, H = draw.normal(size=(8, 3)), draw.normal(size=(2, 3))
+    np.testing.assert_allclose(kmeans.distances(X, H), np.sum((X[:, None] - H) ** 2, axis=2), atol=1e-12)
+    picked = kmeans.seeds(X, 4, weights=np.ones(8), rng=draw)
+    assert len(np.unique(picked, axis=0)) == 4
+    assert kmeans.seeds(np.ones((3, 2)), 2, weights=np.ones(3), rng=draw).shape == (2, 2)
