@@ -9,11 +9,14 @@ Summaries are not a sum: the server sees each one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from cofactor.local.init import random_factor
 from cofactor.local.stats import normalize
@@ -72,12 +75,19 @@ def fit(
     Alternates accelerated projected gradient on all C_j and HALS on H, from NMFs of the stacked rows
     ``sqrt(diag G_j) H_j``. All restarts run a short while, the best half goes on, down to one.
     """
-    union = _Union(summaries)
-    runs = [_Fit(union, rank, np.random.default_rng([seed, i])) for i in range(restarts)]
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(restarts, os.cpu_count() or 1)) as pool:
+        return _best_of(_Union(summaries), rank, seed=seed, restarts=restarts, iterations=iterations, pool=pool)
+
+
+def _best_of(
+    union: _Union, rank: int, *, seed: int, restarts: int, iterations: int, pool: ThreadPoolExecutor
+) -> tuple[Array, Array]:
+    """Run the restarts side by side and halve them until one is left."""
+    runs = list(pool.map(lambda i: _Fit(union, rank, np.random.default_rng([seed, i])), range(restarts)))
     done, budget = 0, max(iterations // 10, 1)
     while True:
-        for run in runs:
-            run.advance(min(budget, iterations) - done)
+        steps = min(budget, iterations) - done
+        list(pool.map(lambda run: run.advance(steps), runs))  # noqa: B023
         if len(runs) == 1 and (budget >= iterations or runs[0].converged):
             break
         done, budget = min(budget, iterations), budget * 2

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.rounds import Reply
@@ -24,7 +24,10 @@ TINY_ROWS = 8
 
 @dataclass(frozen=True)
 class Inline:
-    """Threads with BLAS limited to one thread each; one client alone, and the server, get all of BLAS.
+    """Threads with BLAS limited to one thread each for the whole run; one client alone gets all of BLAS.
+
+    The server is limited too: a second BLAS thread that it woke would go on spinning on a core for tens of
+    milliseconds while clients step, which costs a third of a round.
 
     Replies are collected in client order and every random number is addressed by (seed, client, round), so the
     result does not depend on ``workers`` or on scheduling.
@@ -37,10 +40,10 @@ class Inline:
         """Check the data, start the threads, and stop them at the end."""
         data = check_clients(Xs)
         count = min(self.workers or os.cpu_count() or 1, len(data))
-        if count == 1:
+        if len(data) == 1:
             yield InlineSession(method, data, seed, None)
             return
-        with ThreadPoolExecutor(count) as pool:
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(count) as pool:
             yield InlineSession(method, data, seed, pool)
 
 
@@ -83,7 +86,6 @@ class InlineSession:
         self, method: Method, data: list[Data], seed: int, pool: ThreadPoolExecutor | None, *, first: int = 0
     ) -> None:
         self.method, self.seed, self.pool, self.first = method, seed, pool, first
-        self.blas = ThreadpoolController()
         self.n_clients, self.n_features = len(data), data[0].shape[1]
         self.units = [_Unit(np.array([j]), X) for j, X in enumerate(data, first)]
         self.batched = False
@@ -175,10 +177,7 @@ class InlineSession:
 
     def _each(self, work: Callable[[_Unit], Any], units: list[_Unit]) -> list[Any]:
         """Apply ``work`` to the units in threads; results come in the order of the units."""
-        if self.n_clients == 1:
-            return [work(unit) for unit in units]
-        with self.blas.limit(limits=1, user_api="blas"):
-            return list((self.pool.map if self.pool else map)(work, units))
+        return list((self.pool.map if self.pool else map)(work, units))
 
 
 def _write_rows(local: Local, part: Local, here: Array) -> Local:

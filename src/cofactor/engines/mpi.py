@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.inline import InlineSession, as_dtype, check_clients
@@ -52,7 +52,8 @@ class Mpi:
         with team.guard("the start of the run"):
             data, first, n_clients = _check(team, Xs)
             threads = self.workers or team.threads()
-            with ThreadpoolController().limit(limits=threads, user_api="blas"), _pool(min(threads, len(data))) as pool:
+            blas = threads if len(data) == 1 else 1  # several clients share the threads instead
+            with threadpool_limits(blas, "blas"), _pool(min(threads, len(data))) as pool:
                 yield MpiSession(team, InlineSession(method, data, seed, pool, first=first), n_clients)
 
 
