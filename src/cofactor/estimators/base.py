@@ -20,6 +20,13 @@ SHAPE_ONLY: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_all_finit
 """scikit-learn checks shape and type; values are checked here, with the client and the cell in the message."""
 
 
+def seed_of(random_state: Any) -> int:
+    """Return the seed of a run: an int as it is, so that it gives the same numbers everywhere, or a draw."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
 class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of the estimators. A subclass says what its data are, which method it runs and how codes are found."""
 
@@ -96,9 +103,7 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self.method
 
     def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return seed_of(self.random_state)
 
     def transform(self, X: Any) -> Array | list[Array]:
         """Return the codes of new rows for the shared factor; a list of clients gives a list."""

@@ -8,13 +8,13 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor import masked
 from cofactor.engines.history import Round, Stop
 from cofactor.engines.rounds import Callback, Engine, run
 from cofactor.estimators import ratings
+from cofactor.estimators.base import seed_of
 from cofactor.masked import Layout
 from cofactor.masked.ranking import Ranking, quality, top
 from cofactor.method import Method
@@ -113,7 +113,7 @@ class FederatedMF(BaseEstimator):
             method,
             [held.matrix[r] for r in rows],
             rounds=self.rounds,
-            seed=self._seed(),
+            seed=seed_of(self.random_state),
             engine=self.engine,
             participation=self.participation,
             stop=Stop(self.tol),
@@ -138,11 +138,6 @@ class FederatedMF(BaseEstimator):
             raise CofactorError(f"method: expected a masked method ({known}), found {self.method!r}.")
         held = {"biases": self.biases, "ridge": self.ridge, "bias_ridge": self.bias_ridge}
         return catalog.make(self.method, self.n_components, **{**held, **(self.options or {})})
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     @property
     def components_(self) -> Array:

@@ -47,9 +47,9 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
         return mpi.fit(config, out, callbacks=callbacks)
     config = config.absolute()
     inputs = open_inputs(config)
-    _prepare(config, inputs)  # what cannot be run leaves no folder behind
+    prepared = _prepare(config, inputs)  # what cannot be run leaves no folder behind
     folder = RunFolder.create(out, config, describe(inputs))
-    return _run(folder, config, inputs, callbacks)
+    return _run(folder, config, inputs, prepared, callbacks=callbacks)
 
 
 def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
@@ -64,7 +64,7 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
         return mpi.resume(folder, callbacks=callbacks)
     inputs = open_inputs(config)
     check_unchanged(inputs, folder.manifest()["inputs"])
-    return _run(folder, config, inputs, callbacks)
+    return _run(folder, config, inputs, _prepare(config, inputs), callbacks=callbacks)
 
 
 def make_method(config: Config, inputs: Inputs) -> Method:
@@ -113,8 +113,15 @@ def check_sizes(config: Config, *, rows: int, n_features: int) -> None:
         raise CofactorError(f"image: expected {n_features} pixels (the features), found {config.image}.")
 
 
-def _run(folder: RunFolder, config: Config, inputs: Inputs, callbacks: Sequence[Callback]) -> RunFolder:
-    method, data = _prepare(config, inputs)
+def _run(
+    folder: RunFolder,
+    config: Config,
+    inputs: Inputs,
+    prepared: tuple[Method, list[Data]],
+    *,
+    callbacks: Sequence[Callback],
+) -> RunFolder:
+    method, data = prepared
     saved = folder.checkpoint.load()
     folder.rewind(len(saved.history) if saved else 0)
     factors: deque[Array] = deque(maxlen=LAST_ROUNDS + 1)
