@@ -13,15 +13,27 @@ if TYPE_CHECKING:
     from cofactor.estimators.boolean import FederatedBMF
     from cofactor.estimators.nmf import FederatedNMF
     from cofactor.estimators.recommend import FederatedMF
+    from cofactor.privacy.plan import Privacy
     from cofactor.select import passports, select_rank
 
 __version__ = "0.1.0"
-__all__ = ["FederatedBMF", "FederatedMF", "FederatedNMF", "Run", "passports", "run", "select_rank", "summaries"]
+__all__ = [
+    "FederatedBMF",
+    "FederatedMF",
+    "FederatedNMF",
+    "Privacy",
+    "Run",
+    "passports",
+    "run",
+    "select_rank",
+    "summaries",
+]
 
 _HOME = {
     "FederatedBMF": "cofactor.estimators.boolean",
     "FederatedMF": "cofactor.estimators.recommend",
     "FederatedNMF": "cofactor.estimators.nmf",
+    "Privacy": "cofactor.privacy.plan",
     "Run": "cofactor.engines.rounds",
     "passports": "cofactor.select",
     "run": "cofactor.engines.rounds",

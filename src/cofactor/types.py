@@ -40,10 +40,14 @@ class Stats(NamedTuple):
 
 
 class Message(NamedTuple):
-    """The only thing that leaves a client: named arrays (numpy scalars too) and the sender's weight."""
+    """The only thing that leaves a client: named arrays (numpy scalars too) and the sender's weight.
+
+    ``cost`` says what the release of an array costs; it is for the ledger and is not sent.
+    """
 
     arrays: dict[str, Any]
     weight: float = 1.0
+    cost: Mapping[str, Any] = {}
 
     @property
     def nbytes(self) -> int:

@@ -115,16 +115,17 @@ class MpiSession:
     def _summed(self, where: str, replies: list[Reply], schema: Schema, participants: Array) -> list[Reply]:
         """Return an empty message in the clients' own dtypes, which stands for what they sent, and the sum of all."""
         mine = [reply.message for reply in replies]
-        dtypes = next(d for d in self.team.exchange(where, _dtypes(mine[0]) if mine else None) if d)
+        told = self.team.exchange(where, (_dtypes(mine[0]), mine[0].cost) if mine else None)
+        dtypes, cost = next(head for head in told if head)
         sums = _unpack_sums(self.team.sum(_pack_sums(mine, schema)), schema)
         empty = {name: np.zeros(shape, dtypes[name])[()] for name, shape in schema.items()}
-        return [Reply(participants, Message(empty, 0.0)), Reply(participants[:0], sums)]
+        return [Reply(participants, Message(empty, 0.0, cost)), Reply(participants[:0], sums)]
 
     def _gathered(self, where: str, replies: list[Reply], schema: Schema) -> list[Reply]:
         """Return the replies of all processes in client order."""
-        mine = [(r.clients, float(r.message.weight), _dtypes(r.message)) for r in replies]
+        mine = [(r.clients, float(r.message.weight), _dtypes(r.message), r.message.cost) for r in replies]
         heads = self.team.exchange(where, mine)
-        sizes = [sum(_size(dtypes, schema) for _, _, dtypes in those) for those in heads]
+        sizes = [sum(_size(dtypes, schema) for _, _, dtypes, _ in those) for those in heads]
         data = b"".join(np.asarray(r.message.arrays[name]).tobytes() for r in replies for name in schema)
         return [
             reply
@@ -177,13 +178,13 @@ def _unpack_sums(flat: Array, schema: Schema) -> Message:
 def _unpack(heads: list[Any], part: Array, schema: Schema) -> Iterator[Reply]:
     """Read the messages of one process out of its bytes."""
     place = 0
-    for clients, weight, dtypes in heads:
+    for clients, weight, dtypes, cost in heads:
         found = {}
         for name, shape in schema.items():
             size = np.dtype(dtypes[name]).itemsize * int(np.prod(shape))
             found[name] = np.frombuffer(part[place : place + size].tobytes(), dtypes[name]).reshape(shape)[()]
             place += size
-        yield Reply(clients, Message(found, weight))
+        yield Reply(clients, Message(found, weight, cost))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -13,6 +14,8 @@ import numpy as np
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.history import Round, Stop
 from cofactor.method import SERVER, Method, rng
+from cofactor.privacy.accountant import Ledger, Unit
+from cofactor.privacy.plan import Private
 from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
 
@@ -25,6 +28,13 @@ class Reply:
 
     clients: Array
     message: Message
+    sent: int | None = None
+    """Bytes that left these clients, where they are not those of the message (secure summation)."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that left these clients."""
+        return self.message.nbytes * len(self.clients) if self.sent is None else self.sent
 
     @property
     def client(self) -> int:
@@ -97,12 +107,18 @@ Watch = Callable[[int, Sequence[Reply]], Any]
 
 @dataclass(frozen=True)
 class Run:
-    """What came out: the shared factor (rows at norm 1, or bits), each client's codes, and the history."""
+    """What came out: the shared factor (rows at norm 1, or bits), each client's codes, history, and ledger."""
 
     factor: Array
     codes: list[Array] = field(repr=False)
     history: list[Round] = field(repr=False)
     converged: bool = False
+    ledger: Ledger | None = None
+
+    @property
+    def epsilon(self) -> float:
+        """What all releases of this run together cost; infinite for a method without noise."""
+        return math.inf if self.ledger is None else self.ledger.spend().epsilon
 
     @property
     def bytes(self) -> int:
@@ -155,11 +171,13 @@ def run(
             )
         _check_start(start, method, session.n_features)
         shared, history = _begin(method, session, seed, start, checkpoint)
+        ledger = _open_ledger(method, limit, len(history), session.n_clients, Xs)
         warm = _warm_rounds(method)
         for t in range(len(history), limit):
             if stop(history[warm:]):
                 break
             drawn = _participants(session, participation, seed, t, rows)
+            ledger = ledger and ledger.charge(*method.costs(t).values())  # type: ignore[attr-defined]
             shared, line = _round(method, session, shared, t, drawn=drawn, watch=watch)
             history.append(line)
             if checkpoint and checkpoint.due(t):
@@ -168,7 +186,7 @@ def run(
                 break
         converged = method.rounds is not None or stop(history[warm:])
         factor = method.factor(shared)
-        return Run(factor, session.refit(factor), history, converged)
+        return Run(factor, session.refit(factor), history, converged, ledger)
 
 
 def _begin(
@@ -182,6 +200,15 @@ def _begin(
     shared = method.start(session.n_features, rng(seed, SERVER, -1), start)
     session.join(shared.broadcast())
     return shared, []
+
+
+def _open_ledger(method: Method, rounds: int, done: int, n_clients: int, Xs: Sequence[Data]) -> Ledger | None:
+    """Refuse a plan that costs more than its budget before anything is released; return what is paid so far."""
+    if not isinstance(method, Private):
+        return None
+    n = n_clients if method.plan.privacy.unit is Unit.CLIENT else sum(X.shape[0] for X in Xs)
+    method.plan.ledger(rounds, n)
+    return method.plan.ledger(done, n)
 
 
 def _warm_rounds(method: Method) -> int:
@@ -240,17 +267,27 @@ def _round(
     schema = method.schema(session.n_features, t)
     for reply in replies:
         check_message(reply.message, schema, client=reply.client, t=t)
+        _check_paid(method, reply, t)
     new = method.aggregate(shared, [_counted(r, participants, counts) for r in replies], t)
     line = Round(
         t,
         float(new.loss),
         float(new.drift),
-        sum(r.message.nbytes * len(r.clients) for r in replies),
+        sum(r.nbytes for r in replies),
         shared.nbytes * len(participants),
         time.perf_counter() - begin,
         sum(len(r.clients) for r in replies),
     )
     return new, line
+
+
+def _check_paid(method: Method, reply: Reply, t: int) -> None:
+    """Refuse a message of a private method that has not paid what the plan says."""
+    if not isinstance(method, Private) or not len(reply.clients):
+        return
+    declared, paid = method.costs(t), {name: release.cost for name, release in reply.message.cost.items()}
+    if paid != declared:
+        raise ClientError(f"client {reply.client}, round {t}: expected the costs {declared}, found {paid}.")
 
 
 def _counted(reply: Reply, participants: Array, counts: Array | None) -> Message:

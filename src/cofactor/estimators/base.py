@@ -10,9 +10,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cofactor.engines.history import Round
-from cofactor.engines.rounds import Run
+from cofactor.engines.inline import Inline
+from cofactor.engines.rounds import Engine, Run
+from cofactor.engines.secure import Secure
 from cofactor.estimators import clients
 from cofactor.method import Method
+from cofactor.methods import catalog
+from cofactor.privacy.plan import Privacy
 from cofactor.types import Array, CofactorError, Data
 
 MOST_BY_DEFAULT = 10
@@ -34,14 +38,38 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     method: str | Method
     random_state: Any
     _dtype: Any
+    participation: float = 1.0
+    engine: Engine | None = None
+    privacy: Privacy | None = None
+    secure: bool = False
 
     def _check(self, X: Any, client: Any) -> Data:
         """Return one client's data, checked and converted."""
         raise TypeError(f"{type(self).__name__} does not say what its data are")
 
-    def _named_method(self, rank: int) -> Method:
-        """Build the method that was named."""
-        raise TypeError(f"{type(self).__name__} does not say which methods it knows")
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the named method."""
+        return {}
+
+    def _rounds(self) -> int:
+        """Return the most rounds to run."""
+        raise TypeError(f"{type(self).__name__} does not say how long it runs")
+
+    def _named_method(self, rank: int, data: list[Data]) -> Method:
+        """Build the method that was named, for this number of clients and features."""
+        assert isinstance(self.method, str)
+        return catalog.make_for(
+            self.method, rank, self._options(), privacy=self.privacy, secure=self.secure, **self._setting(data)
+        )
+
+    def _setting(self, data: list[Data]) -> dict[str, int]:
+        """Return what of a run a private method depends on."""
+        participants = max(1, round(self.participation * len(data)))
+        return {"n_features": data[0].shape[1], "participants": participants, "rounds": self._rounds()}
+
+    def _carrier(self) -> Engine | None:
+        """Return the engine, under masks if sums are to be secure."""
+        return Secure(self.engine or Inline()) if self.secure else self.engine
 
     def _run(self, method: Method, data: list[Data]) -> Run:
         """Run the method."""
@@ -82,6 +110,8 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.clients_ = held.names
         self.history_: list[Round] = outcome.history
         self.n_rounds_ = len(outcome.history)
+        self.ledger_ = outcome.ledger
+        self.epsilon_ = outcome.epsilon
         self.n_features_in_ = self.components_.shape[1]
         if names is not None:
             self.feature_names_in_ = names
@@ -97,10 +127,14 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"(the smaller of n_samples={n} and n_features={m}), found {k!r}."
             )
         if isinstance(self.method, str):
-            return self._named_method(int(k))
+            return self._named_method(int(k), data)
         if self.n_components is not None and self.method.rank != k:
             raise CofactorError(f"n_components is {k}, but the method was made with rank {self.method.rank}.")
-        return self.method
+        return (
+            self.method
+            if self.privacy is None
+            else catalog.private_form(self.method, self.privacy, **self._setting(data), secure=self.secure)
+        )
 
     def _seed(self) -> int:
         return seed_of(self.random_state)

@@ -17,6 +17,7 @@ from cofactor.estimators.base import Federated
 from cofactor.estimators.bits import to_bits
 from cofactor.method import Method
 from cofactor.methods import catalog
+from cofactor.privacy.plan import Privacy
 from cofactor.types import Array, CofactorError, Data
 
 DEFAULT_ROUNDS = 50
@@ -39,6 +40,8 @@ class FederatedBMF(Federated):
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same bits everywhere.
     engine : what carries the messages; None runs all clients in this process.
+    privacy : a :class:`~cofactor.privacy.Privacy` with ``unit="client"``, for felb, falb and the votes; no sweeps then.
+    secure : add messages up under masks, so that only their sum can be seen (3 to 200 clients).
     options : further options of the named method, such as ``{"local": "asso"}``.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
 
@@ -50,6 +53,7 @@ class FederatedBMF(Federated):
     history_ : one :class:`~cofactor.engines.history.Round` per round; its loss is half the errors in a sweep.
     reconstruction_err_ : the loss ``|X xor (W o H)| / |X|`` over all rows.
     n_rounds_ : rounds that were run.
+    epsilon_, ledger_ : what the fit cost in all (infinite without ``privacy``), and its ledger (or None).
 
     Examples
     --------
@@ -76,6 +80,8 @@ class FederatedBMF(Federated):
         participation: float = 1.0,
         random_state: Any = None,
         engine: Engine | None = None,
+        privacy: Privacy | None = None,
+        secure: bool = False,
         options: dict[str, Any] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -89,6 +95,8 @@ class FederatedBMF(Federated):
         self.participation = participation
         self.random_state = random_state
         self.engine = engine
+        self.privacy = privacy
+        self.secure = secure
         self.options = options
         self.callbacks = callbacks
 
@@ -97,16 +105,15 @@ class FederatedBMF(Federated):
     def _check(self, X: Any, client: Any) -> Data:
         return to_bits(X, client=client, threshold=self.threshold)
 
-    def _named_method(self, rank: int) -> Method:
-        assert isinstance(self.method, str)
+    def _named_method(self, rank: int, data: list[Data]) -> Method:
         if self.method not in catalog.names(boolean=True):
             known = ", ".join(catalog.names(boolean=True))
             raise CofactorError(f"method: expected a Boolean method ({known}), found {self.method!r}.")
-        return catalog.make(self.method, rank, **self._options())
+        return super()._named_method(rank, data)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the named method: those that were set here, and ``options``."""
-        chosen: dict[str, Any] = {"sweeps": self.sweeps}
+        chosen: dict[str, Any] = {"sweeps": 0 if self.privacy else self.sweeps}
         if self.align != "auto":
             chosen["align"] = self.align
         for name in ("aggregate", "rounds"):
@@ -114,13 +121,16 @@ class FederatedBMF(Federated):
                 chosen[name] = getattr(self, name)
         return {**chosen, **(self.options or {})}
 
+    def _rounds(self) -> int:
+        return self.rounds or DEFAULT_ROUNDS
+
     def _run(self, method: Method, data: list[Data]) -> Run:
         return run(
             method,
             data,
-            rounds=method.rounds or self.rounds or DEFAULT_ROUNDS,
+            rounds=method.rounds or self._rounds(),
             seed=self._seed(),
-            engine=self.engine,
+            engine=self._carrier(),
             participation=self.participation,
             callbacks=self.callbacks,
         )

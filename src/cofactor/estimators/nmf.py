@@ -17,8 +17,8 @@ from cofactor.estimators import clients
 from cofactor.estimators.base import Federated
 from cofactor.local.refit import refit
 from cofactor.method import Method
-from cofactor.methods import catalog
 from cofactor.metrics import pooled_error
+from cofactor.privacy.plan import Privacy
 from cofactor.types import Array, Data
 
 
@@ -35,6 +35,9 @@ class FederatedNMF(Federated):
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same numbers everywhere.
     engine : what carries the messages; None runs all clients in this process.
+    privacy : a :class:`~cofactor.privacy.Privacy`; all releases of the fit together satisfy it. ``"exact"`` then
+        becomes ``"dp-moments"``. Codes and errors stay with the clients.
+    secure : add messages up under masks, so that only their sum can be seen (3 to 200 clients).
     options : options of the named method, such as ``{"start": "lap"}``.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
 
@@ -46,6 +49,7 @@ class FederatedNMF(Federated):
     history_ : one :class:`~cofactor.engines.history.Round` per round: loss, drift, bytes, seconds, participants.
     reconstruction_err_ : ``|X - W H|_F / |X|_F`` over all rows.
     n_rounds_ : rounds that were run.
+    epsilon_, ledger_ : what the fit cost in all (infinite without ``privacy``), and its ledger (or None).
 
     Examples
     --------
@@ -71,6 +75,8 @@ class FederatedNMF(Federated):
         participation: float = 1.0,
         random_state: Any = None,
         engine: Engine | None = None,
+        privacy: Privacy | None = None,
+        secure: bool = False,
         options: dict[str, Any] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -81,6 +87,8 @@ class FederatedNMF(Federated):
         self.participation = participation
         self.random_state = random_state
         self.engine = engine
+        self.privacy = privacy
+        self.secure = secure
         self.options = options
         self.callbacks = callbacks
 
@@ -89,9 +97,11 @@ class FederatedNMF(Federated):
     def _check(self, X: Any, client: Any) -> Data:
         return clients.check_one(X, client)
 
-    def _named_method(self, rank: int) -> Method:
-        assert isinstance(self.method, str)
-        return catalog.make(self.method, rank, **(self.options or {}))
+    def _options(self) -> dict[str, Any]:
+        return self.options or {}
+
+    def _rounds(self) -> int:
+        return self.rounds
 
     def _run(self, method: Method, data: list[Data]) -> Run:
         return run(
@@ -99,7 +109,7 @@ class FederatedNMF(Federated):
             data,
             rounds=self.rounds,
             seed=self._seed(),
-            engine=self.engine,
+            engine=self._carrier(),
             participation=self.participation,
             stop=Stop(self.tol),
             callbacks=self.callbacks,

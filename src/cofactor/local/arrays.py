@@ -7,10 +7,15 @@ methods of the same names.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy import sparse
 
 from cofactor.types import Array, Data, DataError
+
+BLOCK_CELLS = 1 << 22
+"""Cells of a block in double precision: 32 MB."""
 
 
 def is_held(X: Data) -> bool:
@@ -121,6 +126,16 @@ def inner(A: Array, B: Array) -> float:
         return float(np.vdot(A, B))
     axes = "ij"[: A.ndim]
     return float(np.einsum(f"{axes},{axes}->", A, B, dtype=np.float64))
+
+
+def blocks(X: Data) -> Iterator[tuple[slice, Array]]:
+    """Yield (rows, dense float64 block) so that no more than ``BLOCK_CELLS`` cells are held at a time."""
+    n, m = X.shape
+    step = max(1, BLOCK_CELLS // m)
+    for low in range(0, n, step):
+        here = slice(low, min(low + step, n))
+        part = rows(X, np.arange(here.start, here.stop))
+        yield here, (part.toarray() if sparse.issparse(part) else part).astype(np.float64)
 
 
 def stack(Xs: list[Data]) -> Data:

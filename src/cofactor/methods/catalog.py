@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cofactor.combine.aggregators import Barycentric, Mean
@@ -18,9 +18,12 @@ from cofactor.methods.boolean import BOOLEAN
 from cofactor.methods.fedmavg import GRADIENT
 from cofactor.methods.masked import MASKED
 from cofactor.methods.one_shot import OneShot, summaries
+from cofactor.methods.private import PRIVATE, privately
 from cofactor.methods.sketched import BLOCKED
 from cofactor.methods.summed import Summed
 from cofactor.methods.syn import SYN
+from cofactor.privacy.plan import Privacy
+from cofactor.privacy.secure_sum.messages import threshold
 from cofactor.schedules import Switch
 from cofactor.types import CofactorError
 
@@ -132,9 +135,46 @@ def make(name: str, rank: int, **options: Any) -> Method:
     return maker(rank, **options)
 
 
+def make_for(
+    name: str,
+    rank: int,
+    options: Mapping[str, Any],
+    *,
+    n_features: int,
+    participants: int,
+    rounds: int,
+    privacy: Privacy | None = None,
+    secure: bool = False,
+) -> Method:
+    """Build a method by name for a run: private for its whole plan if ``privacy`` is asked for, or for secure sums.
+
+    ``exact`` then starts where sums allow it: at random with privacy, at aligned means with secure summation.
+    """
+    parts = threshold(participants) if secure else 1
+    if name in PRIVATE:
+        if privacy is None:
+            raise CofactorError(f"method {name!r}: expected privacy=Privacy(epsilon=..., delta=...). Found none.")
+        known = options_of(name)
+        plan = {"n_features": n_features, "parts": parts}
+        return make(name, rank, privacy=privacy, **{o: v for o, v in plan.items() if o in known}, **options)
+    if name == "exact" and (secure or privacy):
+        options = {"start": "random" if privacy else "lap", **options}
+    method = make(name, rank, **options)
+    setting = {"n_features": n_features, "participants": participants, "rounds": rounds}
+    return method if privacy is None else private_form(method, privacy, secure=secure, **setting)
+
+
+def private_form(
+    method: Method, privacy: Privacy, *, n_features: int, participants: int, rounds: int, secure: bool = False
+) -> Method:
+    """Return the private form of a method for a run (see :func:`cofactor.methods.private.privately`)."""
+    parts = threshold(participants) if secure else 1
+    return privately(method, privacy, n_features=n_features, rounds=rounds, parts=parts)
+
+
 def find(name: str) -> Callable[..., Method]:
     """Return the function that builds the named method; its docstring says what it is."""
-    makers = MAKERS | BOOLEAN | MASKED | BLOCKED
+    makers = MAKERS | PRIVATE | BOOLEAN | MASKED | BLOCKED
     if name not in makers:
         near = difflib.get_close_matches(name, makers, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,14 @@ class Client:
         self._seed = secrets.token_bytes(keys.KEY_BYTES)
         self._roster: dict[int, RoundKeys] = {}
         self._held: dict[int, tuple[bytes, bytes]] = {}  # owner -> shares of its mask key and of its seed
+
+    def answer(self, message: Any, values: Array, noise: DiscreteGaussian | None = None) -> Any:
+        """Return the answer that is due next; ``message`` is the server's last one, None at first."""
+        if self.phase is Phase.ADVERTISE:
+            return self.advertise()
+        if self.phase is Phase.SHARE:
+            return self.share(message)
+        return self.mask(message, values, noise) if self.phase is Phase.MASK else self.unmask(message)
 
     def advertise(self) -> RoundKeys:
         """Return the signed public keys of this round."""

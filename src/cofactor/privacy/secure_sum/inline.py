@@ -46,17 +46,7 @@ def secure_sum(
         for c, message in inbox.items():
             if gone.get(c) == phase:
                 continue
-            answer = _answer(clients[c], message, arrays[c], noise=noise)
+            answer = clients[c].answer(message, np.asarray(arrays[c]).ravel(), noise)
             server.receive(decode(encode(answer)))
         inbox = dict(server.close())
     return SecureSum(server.result().reshape(first.shape), server.survivors)
-
-
-def _answer(client: Client, message: Any, values: Array, *, noise: DiscreteGaussian | None) -> Any:
-    if client.phase is Phase.ADVERTISE:
-        return client.advertise()
-    if client.phase is Phase.SHARE:
-        return client.share(message)
-    if client.phase is Phase.MASK:
-        return client.mask(message, np.asarray(values).ravel(), noise)
-    return client.unmask(message)

@@ -19,11 +19,16 @@ Reader = Callable[[memoryview, int], tuple[Any, int]]
 """(bytes, position) -> (value, next position)."""
 
 
+def threshold(clients: int) -> int:
+    """Return ``floor(2c/3) + 1``: how many of c clients must answer."""
+    return 2 * clients // 3 + 1
+
+
 @dataclass(frozen=True)
 class Terms:
     """What all agree on before a round: a session name that is never used again, the clients, the vector size.
 
-    ``threshold = floor(2c/3) + 1``: so many clients must answer, and fewer learn nothing together.
+    So many clients as :func:`threshold` says must answer, and fewer learn nothing together.
     """
 
     session: bytes
@@ -41,7 +46,7 @@ class Terms:
     @property
     def threshold(self) -> int:
         """The number of clients that must answer."""
-        return 2 * len(self.clients) // 3 + 1
+        return threshold(len(self.clients))
 
     @property
     def tag(self) -> bytes:

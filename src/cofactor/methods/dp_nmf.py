@@ -1,0 +1,148 @@
+"""Private NMF by noisy statistics, with outliers: the paper DP-NMF at totals that are true, for any number of clients.
+
+``X = W H + R`` with sparse R. The curator's sums ``A = sum w w^T`` and ``B = sum (x - r) w^T`` get Gaussian noise in
+every round; the server takes projected steps on H, rows in the unit ball. One client is the paper's curator; with
+secure summation several clients are one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from cofactor.local import symmetric
+from cofactor.local.init import random_factor
+from cofactor.local.outliers import Outliers
+from cofactor.local.refit import refit
+from cofactor.local.sets import UnitBall
+from cofactor.local.stats import for_codes, lipschitz, normalize
+from cofactor.local.updates import HALS
+from cofactor.method import total
+from cofactor.privacy import bounded, clip
+from cofactor.privacy.accountant import Cost, Unit
+from cofactor.privacy.plan import Plan, Privacy
+from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
+
+BALL = UnitBall()
+BOUNDS = {"gram": 1.0, "cross": 1.0}
+"""Sensitivities: rows and codes are in unit balls."""
+
+
+@dataclass(frozen=True)
+class NoisyStatistics:
+    """Every round releases ``gram`` (packed) and ``cross``, both of sensitivity 1: x - r and w are in unit balls.
+
+    A client alternates ``sweeps`` times between its codes and its outliers, from codes of zero, so that every round
+    depends on the released factor alone; R is never held, only blocks of it. The server lifts the eigenvalues of the
+    gram to ``2 sigma sqrt k``, the size of the noise, and takes ``steps`` projected gradient steps. For the unit
+    client, clients send means over their rows, which the same bounds hold for.
+    """
+
+    rank: int
+    plan: Plan
+    outliers: Outliers | None = None
+    sweeps: int = 10
+    steps: int = 50
+
+    additive = True
+
+    @property
+    def rounds(self) -> int:
+        """As many as were paid for."""
+        return len(self.plan.shares)
+
+    def costs(self, t: int) -> dict[str, Cost]:
+        """What the arrays of round t cost."""
+        return self.plan.costs(t)
+
+    def rowwise(self, t: int) -> bool:
+        """No: every client adds its own noise."""
+        return False
+
+    def partial(self) -> Self:
+        """Absent clients are simply not in the sums."""
+        return self
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """``gram`` (packed, k (k + 1) / 2) and ``cross`` (k x m)."""
+        return {"gram": (symmetric.size(self.rank),), "cross": (self.rank, n_features)}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Begin at a random factor, or at a public one: never at one that has seen the data."""
+        return Shared(normalize(random_factor(self.rank, n_features, rng) if factor is None else factor))
+
+    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+        """Nothing to remember."""
+        return Local(np.zeros((data.shape[0], 0)))
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Codes and outliers for the broadcast factor, their statistics, and noise."""
+        k, m = shared.factor.shape
+        gram, cross = np.zeros((k, k)), np.zeros((k, m))
+        for block in bounded.blocks(data, self.plan.privacy.clip):
+            W, Z = self._explain(block, shared.factor)
+            W = BALL.project(W)
+            gram += W.T @ W
+            cross += W.T @ clip.rows(Z, 1.0)
+        n = data.shape[0] if self.plan.privacy.unit is Unit.CLIENT else 1
+        sums = {"gram": symmetric.packed(gram) / n, "cross": cross / n}
+        return local, self.plan.release(t, sums, BOUNDS, rng)
+
+    def _explain(self, X: Array, H: Array) -> tuple[Array, Array]:
+        """Return the codes and the rows without their outliers."""
+        if self.outliers is not None:
+            return self.outliers.explain(X, H, self.sweeps)
+        return HALS(self.sweeps)(np.zeros((len(X), len(H))), for_codes(X, H)), X
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Floor the eigenvalues of the noisy gram, then improve H on the noisy statistics."""
+        sums, H = total(messages), shared.factor.astype(np.float64)
+        sigma = self.plan.sigma(t, "gram", 1.0, sums.weight)
+        gram = floored(symmetric.unpacked(sums.arrays["gram"], self.rank), 2 * sigma * np.sqrt(self.rank))
+        cross = sums.arrays["cross"]
+        L = lipschitz(gram)
+        for _ in range(self.steps):
+            H = BALL.project(np.maximum(H - (gram @ H - cross) / L, 0.0))
+        alive = H.any(axis=1, keepdims=True)  # a component that noise has erased stays as it was
+        return Shared(np.where(alive, H, shared.factor))
+
+    def factor(self, shared: Shared) -> Array:
+        """Return H, rows at norm 1."""
+        return normalize(shared.factor)
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """Codes for the final factor, outliers aside: they stay at the client."""
+        return refit(data, factor) if self.outliers is None else self.outliers.refit(data, factor)
+
+
+def floored(gram: Array, floor: float) -> Array:
+    """Return the gram with every eigenvalue at least ``floor``."""
+    values, vectors = np.linalg.eigh(gram)
+    return (vectors * np.maximum(values, floor)) @ vectors.T
+
+
+def dp_nmf(
+    rank: int,
+    *,
+    privacy: Privacy,
+    rounds: int = 4,
+    outliers: float | None = 0.6,
+    bound: float = np.inf,
+    gram_share: float = 0.1,
+    sweeps: int = 10,
+    steps: int = 50,
+    parts: int = 1,
+) -> NoisyStatistics:
+    """NMF with outliers from noisy statistics (paper DP-NMF), in few rounds.
+
+    ``outliers`` and ``bound`` are lambda and M in units of an average entry of a row; None leaves out the outliers.
+    ``gram_share`` is the part of each round's budget that A gets.
+    """
+    if rounds < 1:
+        raise CofactorError(f"rounds must be at least 1. Found {rounds}.")
+    if not 0 < gram_share < 1:
+        raise CofactorError(f"gram_share: expected a part of the budget in (0, 1). Found {gram_share}.")
+    plan = Plan(privacy, ({"gram": gram_share, "cross": 1 - gram_share},) * rounds, parts)
+    return NoisyStatistics(rank, plan, None if outliers is None else Outliers(outliers, bound), sweeps, steps)
