@@ -123,6 +123,16 @@ def inner(A: Array, B: Array) -> float:
     return float(np.einsum(f"{axes},{axes}->", A, B, dtype=np.float64))
 
 
+def row_block(X: Data, rows: slice) -> Data:
+    """Return consecutive rows in memory, a view where X is dense; of held data only these are read."""
+    return X.row_block(rows) if is_held(X) else X[rows]
+
+
+def column_block(X: Data, columns: slice) -> Data:
+    """Return consecutive columns in memory, a view where X is dense; of held data no more is kept."""
+    return X.column_block(columns) if is_held(X) else X[:, columns]
+
+
 def stack(Xs: list[Data]) -> Data:
     """Stack rows; sparse stays sparse."""
     if any(sparse.issparse(X) for X in Xs):
