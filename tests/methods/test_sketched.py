@@ -152,10 +152,10 @@ def test_bad_blocks_are_refused(X):
     with pytest.raises(DataError, match=r"expected 1 to 120 clients.*Found 121; start fewer processes"):
         blocks(X, 121)
     parts = blocks(X, 4)
-    with pytest.raises(DataError, match="ragged blocks: expected every one of 200 rows .* found 150 in all"):
+    with pytest.raises(DataError, match=r"ragged blocks: expected every one of 200 rows .* found 150 in all"):
         run(method, parts[:3], rounds=3)
     moved = [*parts[:3], Blocks(parts[3].row_block, X[:, 85:115], parts[3].first_row, 85)]
-    with pytest.raises(DataError, match="ragged blocks: expected every one of 120 columns .* some of them twice"):
+    with pytest.raises(DataError, match=r"ragged blocks: expected every one of 120 columns .* some of them twice"):
         run(method, moved, rounds=3)
     with pytest.raises(DataError, match="client 0: expected blocks of one matrix of 150 x 120"):
         run(method, [Blocks(X, X[:150])], rounds=3)

@@ -14,7 +14,7 @@ from cofactor.types import Array, Data, DataError
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """What one client of :class:`~cofactor.methods.sketched.Sketched` has of X (n x m): rows ``X[I]`` and columns ``X[:, J]``, I and J ranges."""
+    """What one client has of X (n x m): the rows ``X[I]`` and the columns ``X[:, J]``, I and J ranges."""
 
     row_block: Data
     column_block: Data

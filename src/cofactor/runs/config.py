@@ -77,8 +77,8 @@ class Config:
         found += [name for name, value in others.items() if value]
         if found:
             raise CofactorError(
-                f"method {self.method!r} works on row and column blocks of one matrix: expected one file, with or without "
-                f"--split; found {', '.join(found)}."
+                f"method {self.method!r} works on row and column blocks of one matrix: expected one file, with or "
+                f"without --split; found {', '.join(found)}."
             )
         object.__setattr__(self, "by", "rows")
 

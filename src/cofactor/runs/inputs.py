@@ -80,9 +80,10 @@ def read_table(path: str, config: Config, *, blocks: bool | None = None) -> Tabl
         return load.read_ratings(path)
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
     columns = [name for name in (config.group_by, config.label) if name]
-    text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet"))
-    partly = blocks if path.lower().endswith((".npy", ".h5ad", ".zarr")) else None
-    return load.read(path, layer=config.layer, obs=columns if text else (), blocks=partly)
+    text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
+    named = text or path.lower().endswith(".parquet")
+    partly = blocks if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
+    return load.read(path, layer=config.layer, obs=columns if named else (), blocks=partly)
 
 
 def take(X: Data, index: Array) -> Data:

@@ -66,6 +66,10 @@ def open_own(config: Config, team: Processes) -> Inputs:
     if len(config.inputs) == 1:
         with team.guard("the inputs"):
             table = read_table(config.inputs[0], config, blocks=True)
+            if table.shape[0] < team.count:
+                raise CofactorError(
+                    f"{config.inputs[0]}: expected at most {table.shape[0]} processes (its rows), found {team.count}."
+                )
             make = in_blocks if config.blocked else partial(simulated, take=_load)
             inputs = make(config, table, own=lambda count: _own(count, team))
     else:
