@@ -92,6 +92,38 @@ def test_checkpoints_of_processes_that_were_cut_or_killed(tmp_path):
     assert "expected the 2 processes that wrote the checkpoint, found 1" in found["told"]
 
 
+def test_the_stream_over_processes(tmp_path):
+    """Real time: the order of arrivals differs from run to run, where it leads to does not."""
+    script(4, "streamed.py", "streamed.json", cwd=tmp_path)
+    found = json.loads((tmp_path / "streamed.json").read_text())
+    for name in ("asyn-sd", "asyn-ssd-v"):
+        line = found[name]
+        assert line["error"] <= 1.05 * line["inline"]
+        assert line["alike"]
+        assert len(line["clients"]) == 150
+        assert set(line["clients"]) == {0, 1, 2, 3}
+        assert max(line["staleness"]) > 0
+        assert min(line["staleness"]) >= 0
+        assert line["clock"] == sorted(line["clock"])
+        assert line["bytes"] == [[8 * 4 * 40 + 16, 8 * 4 * 40]]
+    assert set(found["server only"]["clients"]) == {0, 1, 2}
+    sleepy = found["sleepy"]
+    assert sleepy["absent"] == [3]
+    assert sleepy["clients"].count(3) == 2
+    assert len(sleepy["clients"]) == 60
+    assert sleepy["alike"]
+    assert len([w for w in sleepy["warned"] if "client 3 did not answer within the deadline of 0.5 s" in w]) == 1
+    expected = {
+        "step": "process 3: client 3, round 2: MemoryError: no room for the codes",
+        "callback": "process 0: OSError: no space left",
+        "two": "process 0: a stream over MPI needs one client on each process",
+        "speeds": "speeds: expected none with an engine",
+        "after": "done",
+    }
+    for name, text in expected.items():
+        assert all(text in told for told in found["errors"][name]), found["errors"][name]
+
+
 @pytest.mark.parametrize("name", ["exact", "dsanls"])
 def test_a_killed_job_is_resumed_from_the_command_line(name, big, tmp_path):
     np.save(tmp_path / "big.npy", big)
