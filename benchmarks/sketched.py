@@ -23,7 +23,8 @@ from cofactor.local.updates import HALS
 from cofactor.method import SERVER, Method, rng
 from cofactor.methods import catalog
 from cofactor.methods.averaged import Averaged
-from cofactor.methods.sketched import Blocks, Sketched, blocks
+from cofactor.methods.blocks import Blocks, blocks
+from cofactor.methods.sketched import Sketched
 from cofactor.methods.syn import SYN
 
 SPLITS = {"uniform": [0.1] * 10, "half at client 0": [0.5] + [0.5 / 9] * 9}

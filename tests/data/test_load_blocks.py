@@ -29,6 +29,11 @@ WRITERS = {
     "csr.h5ad": lambda path: anndata.AnnData(sparse.csr_matrix(X)).write_h5ad(path),
     "plain.zarr": lambda path: zarr.save_array(str(path), X),
     "csr.zarr": lambda path: anndata.AnnData(sparse.csr_matrix(X)).write_zarr(path),
+    "stored.npz": lambda path: np.savez(path, X=X),
+    "packed.npz": lambda path: np.savez_compressed(path, X=X),
+    "csr.npz": lambda path: sparse.save_npz(path, sparse.csr_matrix(X)),
+    "plain.csv": lambda path: np.savetxt(path, X, delimiter=",", header=",".join("abcdefghijk"), comments=""),
+    "bare.tsv": lambda path: np.savetxt(path, X, delimiter="\t"),
 }
 
 
@@ -54,6 +59,15 @@ def test_blocks_cover_all_rows_in_order(rows):
         np.testing.assert_array_equal(dense(block), X[part])
         assert block.dtype == rows.dtype == np.float64
         assert sparse.issparse(block) == rows.sparse
+
+
+@pytest.mark.parametrize("part", [slice(0, 4), slice(4, 11), slice(3, 4)])
+def test_consecutive_columns_and_rows_in_memory(rows, part):
+    columns, few = rows.column_block(part), rows.row_block(part)
+    np.testing.assert_array_equal(dense(columns), X[:, part])
+    np.testing.assert_array_equal(dense(few), X[part])
+    assert not sparse.issparse(columns) or columns.format == "csc"
+    assert columns.dtype == few.dtype == np.float64
 
 
 def test_products_and_squares(rows):

@@ -14,7 +14,8 @@ from cofactor.local.updates import HALS, ProximalCD
 from cofactor.method import SERVER, total
 from cofactor.method import rng as address
 from cofactor.methods import catalog
-from cofactor.methods.sketched import BLOCKED, Blocks, Ramp, ShrinkingPGD, Sketched, blocks
+from cofactor.methods.blocks import Blocks, blocks
+from cofactor.methods.sketched import BLOCKED, Ramp, ShrinkingPGD, Sketched
 from cofactor.types import CofactorError, DataError, Stats
 
 N, M, K = 200, 120, 4
@@ -96,7 +97,8 @@ def test_without_weight_it_stalls_and_with_it_does_not(X):
 def test_an_iteration_sends_two_products_and_nothing_else_grows(X):
     """2 k d numbers per client and iteration, up and down, plus loss, weight and seed."""
     history = go(catalog.make("dsanls", K, shape=X.shape, size=30, iterations=5), X, 3)[0].history
-    assert {r.bytes_up for r in history[:-1]} == {3 * (8 * K * 30 + 16)}
+    assert {r.bytes_up for r in history[1:-1]} == {3 * (8 * K * 30 + 16)}
+    assert history[0].bytes_up == 3 * (8 * K * 30 + 16 + 32), "the first round says which rows and columns are there"
     assert {r.bytes_down for r in history[1:]} == {3 * (8 * K * 30 + 8)}
     assert history[-1].bytes_up == 3 * (8 * K * M + 16)
 
@@ -147,8 +149,14 @@ def test_blocks_cover_the_matrix(X):
 
 def test_bad_blocks_are_refused(X):
     method = catalog.make("dsanls", K, shape=X.shape, iterations=1)
-    with pytest.raises(DataError, match=r"expected 1 to 120 clients.*Found 121"):
+    with pytest.raises(DataError, match=r"expected 1 to 120 clients.*Found 121; start fewer processes"):
         blocks(X, 121)
+    parts = blocks(X, 4)
+    with pytest.raises(DataError, match=r"ragged blocks: expected every one of 200 rows .* found 150 in all"):
+        run(method, parts[:3], rounds=3)
+    moved = [*parts[:3], Blocks(parts[3].row_block, X[:, 85:115], parts[3].first_row, 85)]
+    with pytest.raises(DataError, match=r"ragged blocks: expected every one of 120 columns .* some of them twice"):
+        run(method, moved, rounds=3)
     with pytest.raises(DataError, match="client 0: expected blocks of one matrix of 150 x 120"):
         run(method, [Blocks(X, X[:150])], rounds=3)
     with pytest.raises(DataError, match="expected 200 rows in all, found 150"):

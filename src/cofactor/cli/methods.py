@@ -15,7 +15,8 @@ FEATURES, RANK = 1000, 10
 
 def describe(name: str) -> dict[str, str]:
     """Return name, one sentence, what a client sends in the first and later rounds, and whether a sum is enough."""
-    method = catalog.make(name, RANK)
+    shape = {"shape": (FEATURES, FEATURES)} if name in catalog.names(blocked=True) else {}
+    method = catalog.make(name, RANK, **shape)
     last = getattr(method, "warm_rounds", 0)
     first, later = (", ".join(method.schema(FEATURES, t)) for t in (0, last))
     return {
@@ -29,7 +30,8 @@ def describe(name: str) -> dict[str, str]:
 
 def show_methods(*, as_json: bool = False) -> None:
     """Print the catalog."""
-    rows = [describe(name) for name in [*catalog.names(), *catalog.names(boolean=True)]]
+    every = [*catalog.names(), *catalog.names(blocked=True), *catalog.names(boolean=True)]
+    rows = [describe(name) for name in every]
     if as_json:
         print(json.dumps(rows, indent=1))
         return

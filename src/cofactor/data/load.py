@@ -47,7 +47,7 @@ _USES = {
     "key": (".npz", ".zarr"),
     "obs": (*_TEXT, ".parquet"),
     "header": _TEXT,
-    "blocks": (".npy", ".h5ad", ".zarr"),
+    "blocks": (".npy", ".npz", ".h5ad", ".zarr", *_TEXT),
 }
 
 
@@ -65,7 +65,7 @@ def read(
     ``layer`` chooses a layer of h5ad and anndata-zarr ("raw" for the raw matrix), ``key`` an array of npz or zarr;
     ``obs`` names columns of csv, tsv and parquet that are no features though they hold numbers, and ``header``
     says whether csv has one (default: look). ``blocks`` leaves npy, h5ad and zarr on disk as :class:`RowBlocks`
-    (default: only when more than 1 GiB).
+    (default: only when more than 1 GiB), and npz, csv and tsv too, where every read passes over what lies before it.
     """
     path = Path(path)
     _check_exists(path)

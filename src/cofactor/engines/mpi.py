@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -18,6 +18,7 @@ from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.inline import InlineSession, as_dtype, check_clients
 from cofactor.engines.processes import ProcessError, Processes
 from cofactor.engines.rounds import Reply, check_message
+from cofactor.engines.stream import Plan, StreamRun
 from cofactor.method import Method, total
 from cofactor.types import Array, Data, DataError, Local, Message, Shared
 
@@ -50,11 +51,18 @@ class Mpi:
         """Check the data of all processes and start the threads; an error on one process ends all of them."""
         team = self.processes
         with team.guard("the start of the run"):
-            data, first, n_clients = _check(team, Xs)
+            held = agree(team, Xs)
             threads = self.workers or team.threads()
-            blas = threads if len(data) == 1 else 1  # several clients share the threads instead
-            with threadpool_limits(blas, "blas"), _pool(min(threads, len(data))) as pool:
-                yield MpiSession(team, InlineSession(method, data, seed, pool, first=first), n_clients)
+            blas = threads if len(held.data) == 1 else 1  # several clients share the threads instead
+            with threadpool_limits(blas, "blas"), _pool(min(threads, len(held.data))) as pool:
+                yield MpiSession(team, InlineSession(method, held.data, seed, pool, first=held.first), held.n_clients)
+
+    def stream(self, method: Method, Xs: Sequence[Data], plan: Plan) -> StreamRun:
+        """Carry an asynchronous stream point to point, with process 0 as the server."""
+        from cofactor.engines.mpi_stream import stream
+
+        with threadpool_limits(self.workers or self.processes.threads(), "blas"):
+            return stream(self.processes, method, Xs, plan)
 
 
 @contextmanager
@@ -66,25 +74,36 @@ def _pool(count: int) -> Iterator[ThreadPoolExecutor | None]:
         yield pool
 
 
-def _check(team: Processes, Xs: Sequence[Data]) -> tuple[list[Data], int, int]:
-    """Return this process's data as all processes need them, its first client, and how many clients there are."""
+class Held(NamedTuple):
+    """This process's data as all processes need them, its first client, how many clients and features there are."""
+
+    data: list[Data]
+    first: int
+    n_clients: int
+    n_features: int
+
+
+def agree(team: Processes, Xs: Sequence[Data], *, empty: bool = False) -> Held:
+    """Check the data of all processes; ``empty`` allows processes without a client."""
     counts = team.each("the data", lambda: len(Xs))
     first, n_clients = sum(counts[: team.here]), sum(counts)
     with team.guard("the data"):
-        if not len(Xs):
+        if not (len(Xs) or (empty and n_clients)):
             raise DataError(
                 f"expected at least one client on each of {team.count} processes, found none here and {n_clients} in "
                 "all; start fewer processes."
             )
-        data = check_clients(Xs, first=first)
-    kinds = team.exchange("the data", (int(data[0].shape[1]), np.result_type(*(X.dtype for X in data)).str))
-    for process, (m, _) in enumerate(kinds):
-        if m != kinds[0][0]:
+        data = check_clients(Xs, first=first) if len(Xs) else []
+    kinds = team.exchange("the data", [(X.shape[1], X.dtype.str) for X in data])
+    features = next(kind[0][0] for kind in kinds if kind)
+    for process, kind in enumerate(kinds):
+        if kind and kind[0][0] != features:
             raise ProcessError(
-                f"process {process}: client {sum(counts[:process])}: expected {kinds[0][0]} features like client 0, "
-                f"found {m}; give every client the same columns in the same order."
+                f"process {process}: client {sum(counts[:process])}: expected {features} features like client 0, "
+                f"found {kind[0][0]}; give every client the same columns in the same order."
             )
-    return as_dtype(data, np.result_type(*(dtype for _, dtype in kinds))), first, n_clients
+    dtype = np.result_type(*(dtype for kind in kinds for _, dtype in kind))
+    return Held(as_dtype(data, dtype), first, n_clients, features)
 
 
 class MpiSession:

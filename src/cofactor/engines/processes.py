@@ -39,7 +39,7 @@ class Processes:
 
         Processes that meet at different places would wait for each other for ever: that is an error too.
         """
-        told = self.comm.allgather((where, None if error is None else _text(error), value))
+        told = self.comm.allgather((where, None if error is None else text_of(error), value))
         for process, (_, text, _) in enumerate(told):
             if text is not None:
                 raise ProcessError(f"process {process}: {text}") from error
@@ -121,5 +121,6 @@ def _world() -> Any:
     return MPI.COMM_WORLD
 
 
-def _text(error: Exception) -> str:
+def text_of(error: Exception) -> str:
+    """Return what an error says; an unexpected one says its kind too."""
     return str(error) if isinstance(error, CofactorError) else f"{type(error).__name__}: {error}"

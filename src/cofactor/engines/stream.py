@@ -1,7 +1,8 @@
 """The asynchronous stream: the server merges each message as it arrives and answers that client alone.
 
 Clients compute at simulated speeds, so a run on one machine shows what stragglers do; every time is drawn from
-(seed, client, step), so the order of arrivals, and with it the result, is reproducible to the bit.
+(seed, client, step), so the order of arrivals, and with it the result, is reproducible to the bit. An engine such as
+:class:`~cofactor.engines.mpi.Mpi` carries the same stream in real time instead.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from cofactor.engines.history import Round
 from cofactor.engines.inline import Inline
-from cofactor.engines.rounds import Callback, Run, Session, Watch, check_message
+from cofactor.engines.rounds import Callback, Reply, Run, Session, Watch, check_message
 from cofactor.method import SERVER, Method, rng
 from cofactor.types import Array, ClientError, CofactorError, Data, Shared
 
@@ -73,7 +74,7 @@ class Arrival(NamedTuple):
     """One message at the server; line i of ``StreamRun.arrivals`` belongs to line i of the history.
 
     ``staleness`` counts the updates of the factor between the version that the client worked on and this arrival;
-    ``clock`` is the simulated time in seconds.
+    ``clock`` is the time in seconds, simulated unless an engine carries the stream.
     """
 
     update: int
@@ -88,6 +89,34 @@ class StreamRun(Run):
 
     arrivals: list[Arrival] = field(default_factory=list, repr=False)
     absent: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a stream runs and where it begins; what :func:`run_stream` hands to an engine."""
+
+    updates: int
+    seed: int
+    deadline: float
+    start: Array | None
+    callbacks: Sequence[Callback]
+    watch: Watch | None
+
+
+class Streaming(Protocol):
+    """An engine that can carry a stream."""
+
+    def stream(self, method: Method, Xs: Sequence[Data], plan: Plan) -> StreamRun:
+        """Run the method over the clients of all processes."""
+        ...
+
+
+class Server(Protocol):
+    """Whoever takes the answers of clients, one by one."""
+
+    def update(self, shared: Shared, t: int, watch: Watch | None) -> tuple[Shared, Round, Arrival]:
+        """Take the next answer, merge it, and send the result to that client alone."""
+        ...
 
 
 @dataclass(order=True)
@@ -112,11 +141,16 @@ def run_stream(
     start: Array | None = None,
     callbacks: Sequence[Callback] = (),
     watch: Watch | None = None,
+    engine: Streaming | None = None,
 ) -> StreamRun:
     """Run a method over clients that answer one by one, until the server has merged ``updates`` messages.
 
     A client that has not answered ``deadline`` simulated seconds after it was sent the factor is given up: a warning
     names it, ``StreamRun.absent`` too, and the others go on; its codes still belong to the final factor.
+
+    With ``engine=Mpi()`` every process gives its own client (process 0, the server, may have none), time is real, and
+    ``deadline`` is in real seconds. Then the order of arrivals, and with it the result, differs from run to run;
+    callbacks and ``watch`` are called on process 0.
 
     >>> from cofactor.methods import catalog
     >>> result = run_stream(catalog.make("asyn-sd", 2), [np.eye(4), np.ones((3, 4))], updates=6)
@@ -125,23 +159,52 @@ def run_stream(
     """
     _check(method, updates, deadline)
     method = method.partial()
+    plan = Plan(updates, seed, deadline, start, callbacks, watch)
+    if engine is not None:
+        if speeds is not None:
+            raise CofactorError("speeds: expected none with an engine, whose clients take the time they take.")
+        return engine.stream(method, Xs, plan)
     with Inline(1).open(method, Xs, seed) as session:
         shared = method.start(session.n_features, rng(seed, SERVER, -1), start)
         session.join(shared.broadcast())
         server = _Server(method, session, Xs, seed, speeds or ByRows(), deadline)
         for j in range(session.n_clients):
             server.send(j, shared, step=0, version=0, clock=0.0)
-        history: list[Round] = []
-        arrivals: list[Arrival] = []
-        for t in range(updates):
-            shared, line, arrival = server.update(shared, t, watch)
-            history.append(line)
-            arrivals.append(arrival)
-            if any([callback(line, shared) for callback in callbacks]):
-                break
+        shared, history, arrivals = serve(server, shared, plan)
         factor = method.factor(shared)
         absent = tuple(sorted(server.absent))
         return StreamRun(factor, session.refit(factor), history, arrivals=arrivals, absent=absent)
+
+
+def serve(server: Server, shared: Shared, plan: Plan) -> tuple[Shared, list[Round], list[Arrival]]:
+    """Let a server merge answers until the plan is fulfilled; return the last state and what happened."""
+    history: list[Round] = []
+    arrivals: list[Arrival] = []
+    for t in range(plan.updates):
+        shared, line, arrival = server.update(shared, t, plan.watch)
+        history.append(line)
+        arrivals.append(arrival)
+        if any([callback(line, shared) for callback in plan.callbacks]):
+            break
+    return shared, history, arrivals
+
+
+def merge(
+    method: Method, shared: Shared, reply: Reply, *, t: int, schema: dict[str, tuple[int, ...]], watch: Watch | None
+) -> tuple[Shared, Round]:
+    """Merge one answer into the state; return the new state and the line of update t, its seconds still to be told."""
+    if watch:
+        watch(t, [reply])
+    check_message(reply.message, schema, client=reply.client, t=t)
+    new = method.aggregate(shared, [reply.message], t)
+    return new, Round(t, float(new.loss), float(new.drift), reply.message.nbytes, new.nbytes, 0.0, 1)
+
+
+def give_up(client: int, deadline: float, version: int) -> None:
+    """Warn that the stream goes on without a client."""
+    within = f"within the deadline of {deadline:g} s" if np.isfinite(deadline) else "at all"
+    message = f"client {client} did not answer {within} after update {version}; the stream goes on without it."
+    warnings.warn(message, stacklevel=4)
 
 
 def _check(method: Method, updates: int, deadline: float) -> None:
@@ -178,9 +241,7 @@ class _Server:
             heapq.heappush(self.working, _Job(clock + seconds, client, step, version, shared.broadcast()))
             return
         self.absent.add(client)
-        within = f"within the deadline of {self.deadline:g} s" if np.isfinite(self.deadline) else "at all"
-        message = f"client {client} did not answer {within} after update {version}; the stream goes on without it."
-        warnings.warn(message, stacklevel=3)
+        give_up(client, self.deadline, version)
 
     def update(self, shared: Shared, t: int, watch: Watch | None) -> tuple[Shared, Round, Arrival]:
         """Take the next answer, merge it, and send the result to that client alone."""
@@ -188,13 +249,9 @@ class _Server:
             raise ClientError(f"update {t}: none of the {self.session.n_clients} clients is left to answer.")
         begin = time.perf_counter()
         job = heapq.heappop(self.working)
-        replies = self.session.round(job.shared, job.step, np.array([job.client]))
-        if watch:
-            watch(t, replies)
-        message = replies[0].message
-        check_message(message, self.method.schema(self.session.n_features, job.step), client=job.client, t=job.step)
-        new = self.method.aggregate(shared, [message], t)
+        (reply,) = self.session.round(job.shared, job.step, np.array([job.client]))
+        schema = self.method.schema(self.session.n_features, job.step)
+        new, line = merge(self.method, shared, reply, t=t, schema=schema, watch=watch)
         self.send(job.client, new, step=job.step + 1, version=t + 1, clock=job.clock)
-        took = time.perf_counter() - begin
-        line = Round(t, float(new.loss), float(new.drift), message.nbytes, new.nbytes, took, 1)
+        line = line._replace(seconds=time.perf_counter() - begin)
         return new, line, Arrival(t, job.client, t - job.version, job.clock)

@@ -134,8 +134,18 @@ def blocks(X: Data) -> Iterator[tuple[slice, Array]]:
     step = max(1, BLOCK_CELLS // m)
     for low in range(0, n, step):
         here = slice(low, min(low + step, n))
-        part = rows(X, np.arange(here.start, here.stop))
+        part = row_block(X, here)
         yield here, (part.toarray() if sparse.issparse(part) else part).astype(np.float64)
+
+
+def row_block(X: Data, rows: slice) -> Data:
+    """Return consecutive rows in memory, a view where X is dense; of held data only these are read."""
+    return X.row_block(rows) if is_held(X) else X[rows]
+
+
+def column_block(X: Data, columns: slice) -> Data:
+    """Return consecutive columns in memory, a view where X is dense; of held data no more is kept."""
+    return X.column_block(columns) if is_held(X) else X[:, columns]
 
 
 def stack(Xs: list[Data]) -> Data:

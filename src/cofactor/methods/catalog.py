@@ -114,9 +114,12 @@ MAKERS: dict[str, Callable[..., Method]] = {
 }
 
 
-def names(*, boolean: bool = False, masked: bool = False) -> list[str]:
-    """Return the names that :func:`make` knows, the default first: for real data, bits, or observed entries."""
-    return list(BOOLEAN if boolean else MASKED if masked else MAKERS)
+def names(*, boolean: bool = False, masked: bool = False, blocked: bool = False) -> list[str]:
+    """Return the names that :func:`make` knows, the default first.
+
+    They are for real data, for bits, for observed entries, or for row and column blocks of one matrix.
+    """
+    return list(BOOLEAN if boolean else MASKED if masked else BLOCKED if blocked else MAKERS)
 
 
 def make(name: str, rank: int, **options: Any) -> Method:
@@ -132,6 +135,8 @@ def make(name: str, rank: int, **options: Any) -> Method:
     for option in options:
         if option not in known:
             raise CofactorError(f"method {name!r} has no option {option!r}. Expected one of: {', '.join(known)}.")
+    if name in BLOCKED and "shape" not in options:
+        raise CofactorError(f"method {name!r} works on blocks of one matrix: expected its shape=(rows, features).")
     return maker(rank, **options)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from cofactor.local.stats import gain, lipschitz, normalize
 from cofactor.local.updates import BPP, HALS, MU, ProximalCD
 from cofactor.method import SERVER, Method, total
 from cofactor.method import rng as address
+from cofactor.methods.blocks import Blocks, check_cover, cover
 from cofactor.schedules import Schedule
 from cofactor.types import Array, CofactorError, Data, DataError, Local, Message, Shared, Stats, Update
 
@@ -54,78 +54,6 @@ class ShrinkingPGD:
         """Return F after the step of iteration t."""
         L = lipschitz(stats.gram) * (1 + self.decay * t)
         return np.maximum(F - F.dtype.type(1 / L if L > 0 else 0) * (F @ stats.gram - stats.cross), 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """What one client of :class:`Sketched` has of X (n x m): rows ``X[I]`` and columns ``X[:, J]``, I and J ranges."""
-
-    row_block: Data
-    column_block: Data
-    first_row: int = 0
-    first_column: int = 0
-
-    ndim = 2
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows of the row block, and all features."""
-        return self.row_block.shape[0], self.row_block.shape[1]
-
-    @property
-    def dtype(self) -> Any:
-        """The type of the values."""
-        return self.row_block.dtype
-
-    @property
-    def rows_here(self) -> slice:
-        """The range I."""
-        return slice(self.first_row, self.first_row + self.row_block.shape[0])
-
-    @property
-    def columns_here(self) -> slice:
-        """The range J."""
-        return slice(self.first_column, self.first_column + self.column_block.shape[1])
-
-    def times_factor(self, H: Array) -> Array:
-        """``X[I] H^T``: codes belong to the row block."""
-        return arrays.times_factor(self.row_block, H)
-
-    def times_codes(self, W: Array) -> Array:
-        """``X[I]^T W``."""
-        return arrays.times_codes(self.row_block, W)
-
-    def row_squares(self) -> Array:
-        """``|x_i|^2`` of the row block."""
-        return arrays.row_squares(self.row_block)
-
-    def check(self, *, client: object = 0) -> Blocks:
-        """Check both blocks, and that they can be parts of one matrix."""
-        a, b = (arrays.check(block, client=client) for block in (self.row_block, self.column_block))
-        if self.rows_here.stop > b.shape[0] or self.columns_here.stop > a.shape[1]:
-            raise DataError(
-                f"client {client}: expected blocks of one matrix of {b.shape[0]} x {a.shape[1]}, found rows "
-                f"{self.rows_here.start} to {self.rows_here.stop} and columns "
-                f"{self.columns_here.start} to {self.columns_here.stop}."
-            )
-        return Blocks(a, b, self.first_row, self.first_column)
-
-    def astype(self, dtype: Any) -> Blocks:
-        """Convert both blocks."""
-        return Blocks(self.row_block.astype(dtype), self.column_block.astype(dtype), self.first_row, self.first_column)
-
-
-def blocks(X: Data, clients: int) -> list[Blocks]:
-    """Cut X into ``clients`` pairs of a row block and a column block; dense blocks are views."""
-    n, m = X.shape
-    if not 1 <= clients <= min(n, m):
-        raise DataError(f"expected 1 to {min(n, m)} clients for {n} x {m} values. Found {clients}.")
-    cuts = [np.linspace(0, side, clients + 1).round().astype(int) for side in (n, m)]
-    by_column = X.tocsc() if hasattr(X, "tocsc") else X
-    return [
-        Blocks(X[i:i_end], by_column[:, j:j_end], int(i), int(j))
-        for i, i_end, j, j_end in zip(cuts[0], cuts[0][1:], cuts[1], cuts[1][1:])
-    ]
 
 
 @dataclass(frozen=True)
@@ -166,17 +94,19 @@ class Sketched:
         raise CofactorError("a method on row and column blocks needs every client in every round. Found absent ones.")
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """``product`` (k x d), in the last round ``factor`` (k x m); ``loss``."""
+        """``product`` (k x d), in the last round ``factor`` (k x m); ``loss``; in the first ``covered`` (4 numbers)."""
         if t == self.rounds - 1:
             return {"factor": (self.rank, n_features), "loss": ()}
         S, side = self._draw(0, t, n_features), self.n_rows if t % 2 else n_features
-        return {"product": (self.rank, S.d if S else side), "loss": ()}
+        covered = {"covered": (4,)} if t == 0 else {}
+        return {"product": (self.rank, S.d if S else side), "loss": (), **covered}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Send a seed, from which all draw the same start and the same sketches; or a public start, once."""
         empty = np.zeros((self.rank, 0))
         extra = {"seed": np.int64(rng.integers(1 << 62)), "product": empty}
-        return Shared(empty if factor is None else factor, extra)
+        whole = cover(slice(0, self.n_rows), slice(0, n_features))
+        return Shared(empty if factor is None else factor, extra, {"whole": whole})
 
     def join(self, data: Blocks, shared: Shared, rng: np.random.Generator) -> Local:
         """Take the client's columns of the start; the codes are zero."""
@@ -211,6 +141,8 @@ class Sketched:
             loss = _loss(seen if S else local.memory["column_square"], stats, F)
         message = self._message(data, W, F, seed=seed, t=t)
         message.arrays["loss"] = np.float64(loss)
+        if t == 0:
+            message.arrays["covered"] = cover(data.rows_here, data.columns_here)
         return Local(W, {**local.memory, "columns": F}), message
 
     def _message(self, data: Blocks, W: Array, F: Array, *, seed: int, t: int) -> Message:
@@ -230,9 +162,11 @@ class Sketched:
         return kind.draw(side, self.rank, address(seed, SERVER, t)) if kind else None
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """Sum the parts."""
+        """Sum the parts; the first sum tells whether the blocks of all clients are those of one matrix."""
         sums, dtype = total(messages), next(iter(messages[0].arrays.values())).dtype
         loss = float(sums.arrays["loss"]) if t else np.nan
+        if t == 0:
+            check_cover(sums.arrays["covered"], shared.memory["whole"])
         if "factor" in sums.arrays:
             return Shared(sums.arrays["factor"].astype(dtype), loss=loss)
         extra = {**shared.extra, "product": sums.arrays["product"].astype(dtype)}

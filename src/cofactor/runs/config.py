@@ -47,6 +47,8 @@ class Config:
         if self.boolean and self.method == "exact":
             object.__setattr__(self, "method", catalog.names(boolean=True)[0])
         object.__setattr__(self, "boolean", self.method in catalog.names(boolean=True))
+        if self.blocked:
+            self._check_blocks()
         if not self.inputs:
             raise CofactorError("expected at least one input file, found none.")
         if self.group_by and self.split:
@@ -62,6 +64,23 @@ class Config:
             raise CofactorError(f"image: expected height x width of a picture, as 28x28; found {self.image!r}.")
         if self.split and self.by in ("dirichlet", "sorted") and not self.label:
             raise CofactorError(f"--by {self.by} spreads rows by a label; name its column with --label.")
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the method works on row and column blocks of one matrix."""
+        return self.method in catalog.names(blocked=True)
+
+    def _check_blocks(self) -> None:
+        """Refuse clients that are no blocks of consecutive rows and columns."""
+        others = {"--group-by": self.group_by, "--by": self.by not in ("iid", "rows"), "--ratings": self.ratings}
+        found = [f"{len(self.inputs)} files"] if len(self.inputs) > 1 else []
+        found += [name for name, value in others.items() if value]
+        if found:
+            raise CofactorError(
+                f"method {self.method!r} works on row and column blocks of one matrix: expected one file, with or "
+                f"without --split; found {', '.join(found)}."
+            )
+        object.__setattr__(self, "by", "rows")
 
     @property
     def image_shape(self) -> tuple[int, int] | None:

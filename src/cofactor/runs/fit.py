@@ -13,7 +13,7 @@ import numpy as np
 from cofactor.boolean import Tally, tally
 from cofactor.combine.align import Lap
 from cofactor.data.formats.table import Table
-from cofactor.engines.history import Stop
+from cofactor.engines.history import Round, Stop
 from cofactor.engines.inline import check_clients
 from cofactor.engines.rounds import Callback, Run, run
 from cofactor.local import arrays
@@ -30,7 +30,7 @@ from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, check_unchanged, describe, open_inputs, read_table, reordered
 from cofactor.select import Passport, RankScan, passports, select_rank
 from cofactor.select.passports import LAST_ROUNDS
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, CofactorError, Data, Shared
 
 BOOLEAN_SWEEPS = 3
 POOLED_ROUNDS, POOLED_TOL, POOLED_PATIENCE = 400, 1e-6, 10
@@ -69,6 +69,8 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
 
 def make_method(config: Config, inputs: Inputs) -> Method:
     """Build the method; clients that lack features need one that can leave them out."""
+    if config.blocked:
+        return named_method(config, shape=inputs.data[0].whole)
     if inputs.known is None:
         return named_method(config)
     if config.method != "exact":
@@ -80,8 +82,10 @@ def make_method(config: Config, inputs: Inputs) -> Method:
 
 
 def named_method(config: Config, **more: Any) -> Method:
-    """Build the method of a configuration; Boolean ones take their plan from it."""
+    """Build the method of a configuration; Boolean ones and those on blocks take their plan from it."""
     options = {**config.options, **more}
+    if config.blocked:
+        options = {"iterations": config.rounds, **options}
     if config.boolean:
         options = {"sweeps": BOOLEAN_SWEEPS, **options}
         if "rounds" in catalog.options_of(config.method):
@@ -91,7 +95,14 @@ def named_method(config: Config, **more: Any) -> Method:
 
 def planned_rounds(config: Config) -> int:
     """Return the most rounds that a configuration will run."""
+    if config.blocked:  # an iteration takes two rounds, whatever the shape
+        return named_method(config, shape=(1, 1)).rounds or config.rounds
     return min(config.rounds, named_method(config).rounds or config.rounds)
+
+
+def stop_of(config: Config) -> Stop:
+    """Return the stop rule; methods with a plan of their own run all of it."""
+    return Stop(0 if config.boolean or config.blocked else config.tol)
 
 
 def _prepare(config: Config, inputs: Inputs) -> tuple[Method, list[Data]]:
@@ -125,21 +136,27 @@ def _run(
     saved = folder.checkpoint.load()
     folder.rewind(len(saved.history) if saved else 0)
     factors: deque[Array] = deque(maxlen=LAST_ROUNDS + 1)
+    described = not config.boolean and _is_small(data)
+
+    def remember(line: Round, shared: Shared) -> None:
+        if described:
+            factors.append(method.factor(shared))
+
     outcome = run(
         method,
         data,
-        rounds=config.rounds,
+        rounds=planned_rounds(config),
         seed=config.seed,
         participation=config.participation,
-        stop=Stop(0 if config.boolean else config.tol),
+        stop=stop_of(config),
         checkpoint=folder.checkpoint,
         watch=folder.log_messages(inputs.names),
-        callbacks=[folder.log_round, lambda line, shared: factors.append(method.factor(shared)), *callbacks],
+        callbacks=[folder.log_round, remember, *callbacks],
     )
     folder.write_factor(outcome.factor, inputs.feature_names, image_shape=config.image_shape)
     for name, W in zip(inputs.names, outcome.codes, strict=True):
         folder.write_codes(name, W)
-    if not config.boolean and _is_small(data):
+    if described:
         found = passports(
             data,
             outcome.factor,
@@ -245,7 +262,7 @@ def add_pooled(folder: RunFolder) -> dict[str, Any]:
     The bound is the best of three runs on the stacked rows, each client's codes refitted.
     """
     config, result = folder.config(), folder.read_json("evaluation.json")
-    inputs = open_inputs(config)
+    inputs = open_inputs(replace(config, method="exact") if config.blocked else config)
     if config.boolean or inputs.known is not None:
         raise CofactorError("a pooled bound is there for real data with the same features at every client only.")
     data = check_clients(inputs.data)
@@ -283,7 +300,7 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> tup
     X = arrays.check(X, client=path.name)
     if X.shape[1] != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} features like the factor, found {X.shape[1]}.")
-    W = catalog.make(config.method, config.rank).refit(X, H)
+    W = catalog.make("exact" if config.blocked else config.method, config.rank).refit(X, H)
     return W, tally(X, W, H).loss if config.boolean else relative_error(X, W, H)
 
 

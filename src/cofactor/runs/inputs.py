@@ -14,6 +14,7 @@ from cofactor.data import harmonise, load, partition
 from cofactor.data.formats.table import Table
 from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns
+from cofactor.methods.blocks import blocks
 from cofactor.runs.config import Config
 from cofactor.types import Array, CofactorError, Data
 
@@ -37,9 +38,20 @@ class Inputs:
 
 def open_inputs(config: Config) -> Inputs:
     """Read the files of a configuration and make clients of them."""
+    if config.blocked:
+        return in_blocks(config, read_table(config.inputs[0], config))
     if len(config.inputs) == 1 and (config.group_by or config.split):
         return simulated(config, read_table(config.inputs[0], config))
     return matched_inputs(config, [read_table(path, config) for path in config.inputs])
+
+
+def in_blocks(config: Config, table: Table, *, own: Callable[[int], slice] = lambda count: slice(None)) -> Inputs:
+    """Cut one file into row and column blocks; of so many, ``own`` says which are taken."""
+    count = config.split or 1
+    names = [f"client-{j}" for j in range(count)] if config.split else _names(config.inputs)
+    mine = own(count)
+    data: list[Data] = [*blocks(table.X, count, mine)]
+    return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data))
 
 
 def matched_inputs(config: Config, tables: list[Table], own: slice = slice(None)) -> Inputs:
@@ -68,9 +80,10 @@ def read_table(path: str, config: Config, *, blocks: bool | None = None) -> Tabl
         return load.read_ratings(path)
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
     columns = [name for name in (config.group_by, config.label) if name]
-    text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet"))
-    partly = blocks if path.lower().endswith((".npy", ".h5ad", ".zarr")) else None
-    return load.read(path, layer=config.layer, obs=columns if text else (), blocks=partly)
+    text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
+    named = text or path.lower().endswith(".parquet")
+    partly = blocks if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
+    return load.read(path, layer=config.layer, obs=columns if named else (), blocks=partly)
 
 
 def take(X: Data, index: Array) -> Data:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ from scipy import sparse
 
 from cofactor.boolean import Tally, tally
 from cofactor.data.formats.table import Table
-from cofactor.engines.history import Stop
 from cofactor.engines.inline import check_clients
 from cofactor.engines.mpi import Mpi, ProcessCheckpoint
 from cofactor.engines.processes import Processes
 from cofactor.engines.rounds import Callback, Run, run
 from cofactor.local import arrays
+from cofactor.methods.blocks import Blocks
 from cofactor.runs.config import Config
-from cofactor.runs.fit import boolean_evaluation, check_sizes, evaluation, make_method, view
+from cofactor.runs.fit import boolean_evaluation, check_sizes, evaluation, make_method, planned_rounds, stop_of, view
 from cofactor.runs.folder import RunFolder
-from cofactor.runs.inputs import Inputs, describe, matched_inputs, read_table, simulated
+from cofactor.runs.inputs import Inputs, describe, in_blocks, matched_inputs, read_table, simulated
 from cofactor.types import Array, CofactorError, Data
 
 
@@ -65,7 +66,12 @@ def open_own(config: Config, team: Processes) -> Inputs:
     if len(config.inputs) == 1:
         with team.guard("the inputs"):
             table = read_table(config.inputs[0], config, blocks=True)
-            inputs = simulated(config, table, own=lambda count: _own(count, team), take=_load)
+            if table.shape[0] < team.count:
+                raise CofactorError(
+                    f"{config.inputs[0]}: expected at most {table.shape[0]} processes (its rows), found {team.count}."
+                )
+            make = in_blocks if config.blocked else partial(simulated, take=_load)
+            inputs = make(config, table, own=lambda count: _own(count, team))
     else:
         inputs = _files(config, team)
     counts = team.exchange("the clients", (len(inputs.data), sum(X.shape[0] for X in inputs.data)))
@@ -87,7 +93,7 @@ def _load(X: Data, index: Array) -> Data:
     if not arrays.is_held(X):
         return arrays.rows(X, index)
     first, last = int(index[0]), int(index[-1])
-    return X.source.read(first, last + 1) if last - first + 1 == len(index) else X.take(index).load()
+    return X.row_block(slice(first, last + 1)) if last - first + 1 == len(index) else X.take(index).load()
 
 
 def _files(config: Config, team: Processes) -> Inputs:
@@ -118,6 +124,8 @@ def _describe(config: Config, inputs: Inputs) -> list[dict[str, Any]]:
 
 
 def _digest(X: Data) -> str:
+    if isinstance(X, Blocks):
+        return _digest(X.row_block)
     parts = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
     digest = hashlib.sha256()
     for part in parts:
@@ -135,11 +143,11 @@ def _run(folder: RunFolder, config: Config, inputs: Inputs, engine: Mpi, callbac
     outcome = run(
         make_method(config, inputs),
         inputs.data,
-        rounds=config.rounds,
+        rounds=planned_rounds(config),
         seed=config.seed,
         engine=engine,
         participation=config.participation,
-        stop=Stop(0 if config.boolean else config.tol),
+        stop=stop_of(config),
         checkpoint=folder.checkpoint,
         watch=folder.log_messages(names) if team.first else None,
         callbacks=[folder.log_round, *callbacks] if team.first else [],

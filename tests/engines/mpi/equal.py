@@ -13,6 +13,7 @@ from cofactor.data import synthetic
 from cofactor.engines.mpi import Mpi
 from cofactor.engines.rounds import Run
 from cofactor.methods import catalog
+from cofactor.methods.blocks import blocks
 
 ROUNDS, SEED = 5, 3
 engine = Mpi()
@@ -22,7 +23,7 @@ team = engine.processes
 def together(method, Xs: list, **plan):
     """Run on all processes; return what this one holds."""
     mine = np.array_split(np.arange(len(Xs)), team.count)[team.here]
-    found = run(method, [Xs[j] for j in mine], rounds=ROUNDS, seed=SEED, engine=engine, **plan)
+    found = run(method, [Xs[j] for j in mine], seed=SEED, engine=engine, **{"rounds": ROUNDS, **plan})
     return found.factor, found.codes, found.history
 
 
@@ -48,6 +49,11 @@ def cases():
     bits = [(X > np.median(X)).astype(float) for X in Xs]
     for name in catalog.names(boolean=True):
         yield name, catalog.make(name, 3), bits, {}
+    X = np.vstack(Xs)
+    for name in catalog.names(blocked=True):
+        method = catalog.make(name, 3, shape=X.shape, iterations=6)
+        yield name, method, blocks(X, 7), {"rounds": method.rounds}
+        yield f"{name}, sparse", method, blocks(sparse.csr_matrix(X * (X > 1)), 3), {"rounds": method.rounds}
     plain = catalog.make("exact", 3, start="random")
     yield "part of the clients", plain, Xs, {"participation": 0.3}
     yield "part of the clients, averaged", catalog.make("fedavg", 3), Xs, {"participation": 0.3}
@@ -59,7 +65,7 @@ def cases():
 def check(index: int, parts: list) -> dict:
     """Compare one case with the inline engine."""
     name, method, Xs, plan = list(cases())[index]
-    return difference(name, run(method, Xs, rounds=ROUNDS, seed=SEED, **plan), parts)
+    return difference(name, run(method, Xs, seed=SEED, **{"rounds": ROUNDS, **plan}), parts)
 
 
 if __name__ == "__main__":

@@ -142,7 +142,25 @@ class RowBlocks:
 
     def load(self) -> Data:
         """Return all of X in memory: a dense array or CSR."""
-        return self._cast(self.source.read(0, self.shape[0]))
+        return self.row_block(slice(0, self.shape[0]))
+
+    def row_block(self, rows: slice) -> Data:
+        """Return consecutive rows in memory: a dense array or CSR."""
+        return self._cast(self.source.read(rows.start, rows.stop))
+
+    def column_block(self, columns: slice) -> Data:
+        """Return consecutive columns in memory: a dense array or CSC.
+
+        A source that can read columns reads these; of another, all rows pass by a block at a time.
+        """
+        if (read := getattr(self.source, "read_columns", None)) is not None:
+            return self._cast(read(columns.start, columns.stop))
+        if self.sparse:
+            return sparse.vstack([block[:, columns] for _, block in self.blocks()], format="csc")
+        out = np.empty((self.shape[0], columns.stop - columns.start), self.dtype)
+        for rows, block in self.blocks():
+            out[rows] = block[:, columns]
+        return out
 
     def check(self, *, client: object = 0) -> RowBlocks:
         """Return self if every value is finite and >= 0, or say where the first other one is."""

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from cofactor.data.formats.sources import NpyRows
+from cofactor.data.formats.blocks import RowBlocks
+from cofactor.data.formats.sources import NpyRows, StoredCSR, StoredRows
 from cofactor.data.formats.table import Options, Table, choose, did_you_mean, numbers
-from cofactor.types import Array, DataError
+from cofactor.data.formats.zipped import Header, header, members, open_npz
+from cofactor.types import Array, Data, DataError
 
 FEATURE_KEYS = ("feature_names", "features", "columns", "var_names")
 ROW_KEYS = ("row_names", "rows", "index", "obs_names")
 _SPARSE_PARTS = {"format", "shape", "data", "indices", "indptr", "row", "col", "offsets", "_is_array"}
-
-
-class Header(NamedTuple):
-    """What an npy header says, and where the values begin."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    fortran: bool
-    offset: int
 
 
 def read_npy(path: Path, options: Options) -> Table:
@@ -48,18 +40,19 @@ def read_npy(path: Path, options: Options) -> Table:
 def read_npz(path: Path, options: Options) -> Table:
     """Read an ``.npz`` file: a scipy sparse matrix, or the array ``key``, else ``X``, else the only 2-D one.
 
+    Asked for, CSR matrices and arrays that lie row by row stay on disk as row blocks; others are read whole.
+
     Feature and row names come from the arrays called so (FEATURE_KEYS, ROW_KEYS; failing that the only text
     with one value per feature); other arrays with one value per row become obs.
     """
-    headers = _members(path)
+    headers = members(path)
     with np.load(path) as file:
         if "format" in headers and "shape" in headers and options.key is None:
-            X, used = sparse.csr_matrix(sparse.load_npz(path)), _SPARSE_PARTS
-            X.check_format()  # an index out of bounds would crash the products
+            X, used = _sparse(file, headers, path, blocks=bool(options.blocks)), _SPARSE_PARTS
         else:
             key = _main(headers, path, options.key)
             numbers(headers[key].dtype, path=path, what=f"the array {key!r}")
-            X, used = file[key], {key}
+            X, used = _dense(file, headers[key], key, path, blocks=bool(options.blocks)), {key}
         lists = {name: h for name, h in headers.items() if name not in used and len(h.shape) == 1}
         features = _names(lists, FEATURE_KEYS, X.shape[1], alone=X.shape[0] != X.shape[1])
         rows = _names({k: h for k, h in lists.items() if k != features}, ROW_KEYS, X.shape[0], alone=False)
@@ -69,22 +62,22 @@ def read_npz(path: Path, options: Options) -> Table:
     return Table(X, feature_names or None, row_names or None, obs)
 
 
-def header(file: Any) -> Header:
-    """Read the header of an open npy file and nothing more."""
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    return Header(shape, dtype, fortran, file.tell())
+def _sparse(file: Any, headers: dict[str, Header], path: Path, *, blocks: bool) -> Data:
+    """Return a sparse matrix that scipy saved, as CSR or as row blocks."""
+    kind = file["format"].item()
+    if blocks and kind in ("csr", b"csr"):
+        n, m = (int(side) for side in file["shape"])
+        stored = headers["data"]
+        return RowBlocks(StoredCSR(path, "", open_npz, (n, m), stored.dtype, stored.shape[0]))
+    X = sparse.csr_matrix(sparse.load_npz(path))
+    X.check_format()  # an index out of bounds would crash the products
+    return X
 
 
-def _members(path: Path) -> dict[str, Header]:
-    """Return the headers of all arrays of an npz file."""
-    found = {}
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            with archive.open(name) as file:
-                found[name.removesuffix(".npy")] = header(file)
-    return found
+def _dense(file: Any, head: Header, key: str, path: Path, *, blocks: bool) -> Data:
+    if blocks and not head.fortran:
+        return RowBlocks(StoredRows(path, key, open_npz, (head.shape[0], head.shape[1]), head.dtype))
+    return file[key]
 
 
 def _main(headers: dict[str, Header], path: Path, key: str | None) -> str:

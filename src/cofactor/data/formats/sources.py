@@ -16,6 +16,9 @@ from scipy import sparse
 
 from cofactor.types import Array, Data, DataError
 
+MAPPED_BYTES = 16 << 20
+"""Size of the part of a file that is mapped at a time."""
+
 Open = Callable[[Path], AbstractContextManager[Any]]
 """Opens a store of named arrays (an HDF5 file, a zarr group) for reading."""
 
@@ -48,6 +51,26 @@ class NpyRows:
                 out[:, column] = self._values(file, column * n + start, stop - start)
             return out
 
+    def read_columns(self, start: int, stop: int) -> Array:
+        """Return columns ``start:stop``; where rows are long, only the pages that hold these are read.
+
+        The file is mapped a part at a time: what was copied does not count as resident memory any more.
+        """
+        n, m = self.shape
+        out = np.empty((n, stop - start), self.dtype)
+        if self.fortran:
+            with self.path.open("rb", buffering=0) as file:
+                for column in range(start, stop):
+                    out[:, column - start] = self._values(file, column * n, n)
+            return out
+        row_bytes = m * self.dtype.itemsize
+        step = max(1, MAPPED_BYTES // max(row_bytes, 1))
+        for first in range(0, n, step):
+            rows = slice(first, min(first + step, n))
+            shape = rows.stop - first, m
+            out[rows] = np.memmap(self.path, self.dtype, "r", self.offset + first * row_bytes, shape)[:, start:stop]
+        return out
+
     def _values(self, file: Any, first: int, count: int) -> Array:
         file.seek(self.offset + first * self.dtype.itemsize)
         values = np.fromfile(file, self.dtype, count)
@@ -77,6 +100,11 @@ class StoredRows:
         """Return rows ``start:stop``."""
         with self.open(self.path) as store:
             return np.asarray(store[self.name][start:stop])
+
+    def read_columns(self, start: int, stop: int) -> Array:
+        """Return columns ``start:stop``; the chunks that hold them are read."""
+        with self.open(self.path) as store:
+            return np.asarray(store[self.name][:, start:stop])
 
 
 @dataclass(frozen=True)

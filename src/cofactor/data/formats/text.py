@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, NoReturn
 
 import numpy as np
 
+from cofactor.data.formats.blocks import RowBlocks
 from cofactor.data.formats.table import Options, Table, did_you_mean
 from cofactor.types import Array, DataError
 
@@ -50,7 +51,7 @@ def read_text(path: Path, options: Options) -> Table:
         width = len(head[0][1] if names is None else names)
         layout = _layout(path, names, body, options.obs)
         checked = same_width(chain(body, lines), width, path, first=head[0][0])
-        return _table(checked, layout, path)
+        return _table(checked, layout, path, blocks=bool(options.blocks))
 
 
 def open_text(path: Path) -> IO[str]:
@@ -143,13 +144,55 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], obs: tuple[str
     return _Layout(names, features, sorted(others), 0 if 0 in text else None)
 
 
-def _table(lines: Iterator[Row], layout: _Layout, path: Path) -> Table:
-    """Convert rows, a few at a time, to a table."""
+@dataclass(frozen=True)
+class TextRows:
+    """The features of a text file: every read goes through its lines and converts no more than is asked for."""
+
+    path: Path
+    layout: _Layout
+    shape: tuple[int, int]
+
+    dtype = np.dtype(np.float64)
+    sparse = False
+
+    @property
+    def cells(self) -> float:
+        """Values of a row."""
+        return float(self.shape[1])
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return rows ``start:stop``."""
+        return np.concatenate([np.empty((0, self.shape[1])), *self._parts(start, stop)])
+
+    def read_columns(self, start: int, stop: int) -> Array:
+        """Return columns ``start:stop``, in one pass."""
+        features = self.layout.features[start:stop]
+        parts = TextRows(self.path, replace(self.layout, features=features), (self.shape[0], len(features)))
+        return parts.read(0, self.shape[0])
+
+    def _parts(self, start: int, stop: int) -> Iterator[Array]:
+        with open_text(self.path) as file:
+            body = islice(rows(file, self.path), 0 if self.layout.names is None else 1, None)
+            yield from (
+                _convert(batch, self.layout, self.path) for batch in _batches(islice(body, start, stop), self.shape[1])
+            )
+
+
+def _batches(lines: Iterator[Row], width: int) -> Iterator[list[Row]]:
+    """Yield rows, a few at a time."""
+    while batch := list(islice(lines, max(1, _CELLS // width))):
+        yield batch
+
+
+def _table(lines: Iterator[Row], layout: _Layout, path: Path, *, blocks: bool) -> Table:
+    """Convert rows, a few at a time, to a table; or only count them, and leave the features on disk."""
     chunks: list[Array] = []
     text: list[list[str]] = [[] for _ in layout.others]
-    size = max(1, _CELLS // len(layout.features))
-    while batch := list(islice(lines, size)):
-        chunks.append(_convert(batch, layout, path))
+    count = 0
+    for batch in _batches(lines, len(layout.features)):
+        count += len(batch)
+        if not blocks:
+            chunks.append(_convert(batch, layout, path))
         for i, column in zip(layout.others, text):
             column.extend(cells[i] for _, cells in batch)
     columns = dict(zip(layout.others, text))
@@ -158,7 +201,8 @@ def _table(lines: Iterator[Row], layout: _Layout, path: Path) -> Table:
     named = None if layout.names is None else [layout.names[i] for i in layout.features]
     names = layout.names or [f"column {i + 1}" for i in range(len(columns) + len(layout.features))]
     obs = {names[i]: _values(column) for i, column in columns.items() if names[i]}
-    return Table(np.concatenate(chunks), named, index if distinct else None, obs)
+    X = RowBlocks(TextRows(path, layout, (count, len(layout.features)))) if blocks else np.concatenate(chunks)
+    return Table(X, named, index if distinct else None, obs)
 
 
 def _values(column: list[str]) -> Array:
