@@ -11,15 +11,27 @@ if TYPE_CHECKING:
     from cofactor.combine import summaries
     from cofactor.engines.rounds import Run, run
     from cofactor.estimators.boolean import FederatedBMF
+    from cofactor.estimators.clusters import FederatedKMeans
     from cofactor.estimators.nmf import FederatedNMF
     from cofactor.estimators.recommend import FederatedMF
     from cofactor.select import passports, select_rank
 
 __version__ = "0.1.0"
-__all__ = ["FederatedBMF", "FederatedMF", "FederatedNMF", "Run", "passports", "run", "select_rank", "summaries"]
+__all__ = [
+    "FederatedBMF",
+    "FederatedKMeans",
+    "FederatedMF",
+    "FederatedNMF",
+    "Run",
+    "passports",
+    "run",
+    "select_rank",
+    "summaries",
+]
 
 _HOME = {
     "FederatedBMF": "cofactor.estimators.boolean",
+    "FederatedKMeans": "cofactor.estimators.clusters",
     "FederatedMF": "cofactor.estimators.recommend",
     "FederatedNMF": "cofactor.estimators.nmf",
     "Run": "cofactor.engines.rounds",

@@ -8,8 +8,8 @@
 Each half is free in k + 1 of them, ``[w_u, b_u]`` or ``[h_i, c_i]``; the rest is a known offset. Without biases W and H
 are n x k and k x m, and everything is free.
 
-Implicit feedback (Hu, Koren and Volinsky 2008) has confidence ``1 + a_ui``, ``a_ui = alpha x_ui``, in the target 1 where
-something was observed, and weight 1 and target 0 in all other cells. Since
+Implicit feedback (Hu, Koren and Volinsky 2008) has confidence ``1 + a_ui``, ``a_ui = alpha x_ui``, in the target 1
+where something was observed, and weight 1 and target 0 in all other cells. Since
 
     (1 + a) (1 - p)^2 = p^2 + a ((1 + a) / a - p)^2 - (1 + a) / a,
 
@@ -139,8 +139,8 @@ def solve_codes(X: Data, H: Array, layout: Layout) -> Array:
     offset = H[p:].sum(axis=0, dtype=np.float64)
     unknowns = np.empty((R.shape[0], p))
     features = np.ascontiguousarray(H[places].T, dtype=np.float64)
-    base = every(features) if layout.implicit else np.zeros((p, p))
-    kernels.solve_rows(layout.entries(R), features, offset, layout.penalties, base, unknowns)
+    prior = np.diag(layout.penalties) + (every(features) if layout.implicit else 0.0)
+    kernels.solve_rows(layout.entries(R), features, offset, prior, unknowns)
     codes[:, places] = unknowns
     return codes
 

@@ -41,16 +41,16 @@ def solve_ridge(A: Array, b: Array, ridge: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def solve_rows(entries: Entries, features: Array, offset: Array, ridge: Array, base: Array, out: Array) -> None:
+def solve_rows(entries: Entries, features: Array, offset: Array, prior: Array, out: Array) -> None:
     """Row u of ``out``: ridge regression of ``x_ui - offset_i`` on the rows i of ``features`` that u has observed.
 
-    ``base`` (p x p) is a gram that every row has besides its own.
+    ``prior`` (p x p) is the gram that every row has before its own: the ridge, and whatever all rows share.
     """
     indptr, indices, values, weights = entries
     p = features.shape[1]
-    A, b = np.empty((p, p)), np.empty(p)
+    A, b, none = np.empty((p, p)), np.empty(p), np.zeros(p)
     for u in range(len(indptr) - 1):
-        A[:] = base
+        A[:] = prior
         b[:] = 0
         for e in range(indptr[u], indptr[u + 1]):
             i = indices[e]
@@ -60,7 +60,7 @@ def solve_rows(entries: Entries, features: Array, offset: Array, ridge: Array, b
                 b[r] += f * target
                 for c in range(r, p):
                     A[r, c] += f * features[i, c]
-        solve_ridge(A, b, ridge)
+        solve_ridge(A, b, none)
         for r in range(p):
             out[u, r] = b[r]
 

@@ -15,6 +15,7 @@ from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.boolean import BOOLEAN
+from cofactor.methods.clusters import CLUSTERS
 from cofactor.methods.fedmavg import GRADIENT
 from cofactor.methods.masked import MASKED
 from cofactor.methods.one_shot import OneShot, summaries
@@ -111,9 +112,9 @@ MAKERS: dict[str, Callable[..., Method]] = {
 }
 
 
-def names(*, boolean: bool = False, masked: bool = False) -> list[str]:
-    """Return the names that :func:`make` knows, the default first: for real data, bits, or observed entries."""
-    return list(BOOLEAN if boolean else MASKED if masked else MAKERS)
+def names(*, boolean: bool = False, masked: bool = False, clusters: bool = False) -> list[str]:
+    """Return the names that :func:`make` knows, the default first: for real data, bits, ratings or clusters."""
+    return list(BOOLEAN if boolean else MASKED if masked else CLUSTERS if clusters else MAKERS)
 
 
 def make(name: str, rank: int, **options: Any) -> Method:
@@ -134,7 +135,7 @@ def make(name: str, rank: int, **options: Any) -> Method:
 
 def find(name: str) -> Callable[..., Method]:
     """Return the function that builds the named method; its docstring says what it is."""
-    makers = MAKERS | BOOLEAN | MASKED | BLOCKED
+    makers = MAKERS | BOOLEAN | MASKED | CLUSTERS | BLOCKED
     if name not in makers:
         near = difflib.get_close_matches(name, makers, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
