@@ -18,7 +18,7 @@ from cofactor.estimators import public
 from cofactor.estimators.base import check_kind, seed_of
 from cofactor.estimators.ratings import check_values, names, read
 from cofactor.masked import Layout
-from cofactor.masked.ranking import Ranking, quality, top
+from cofactor.masked.ranking import Ranking, rank_users, top
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.types import Array, CofactorError, DataError
@@ -231,13 +231,15 @@ class FederatedMF(BaseEstimator):
         None is 4, and of implicit feedback anything that was observed.
         """
         u, i, values = self._test(R)
-        good = values > 0 if relevant is None and self.layout_.implicit else values >= (relevant or 4.0)
+        good = (
+            values > 0
+            if relevant is None and self.layout_.implicit
+            else values >= (4.0 if relevant is None else relevant)
+        )
         u, i = _places(u[good], self.users_), _places(i[good], self.items_)
-        found = []
-        for user in range(len(self.users_)):
-            codes, seen = self._known(user)
-            found.append(quality(top(codes @ self.factor_, n, seen=seen), i[u == user], n))
-        return Ranking(*np.array(found).T)
+        shape = (len(self.users_) + 1, len(self.items_) + 1)  # unknown names are the last row and column
+        hits = sparse.csr_matrix((np.ones(len(u)), (u, i)), shape=shape)
+        return rank_users(self.codes_, self.factor_, self._seen, hits, n=n)
 
     def _test(self, R: Any) -> tuple[Array, Array, Array]:
         """Return names of users and items, and ratings."""
