@@ -23,6 +23,8 @@ from cofactor.data import synthetic
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.methods.boolean import BOOLEAN
+from cofactor.methods.clusters import CLUSTERS
+from cofactor.methods.masked import MASKED
 
 PAGE = Path(__file__).parent / "reference" / "methods.md"
 RANK, FEATURES = 3, 41
@@ -267,6 +269,8 @@ def tables() -> dict[str, str]:
         "messages": traffic(catalog.MAKERS, boolean=False),
         "boolean-names": overview(BOOLEAN),
         "boolean-messages": traffic(BOOLEAN, boolean=True),
+        "masked-names": overview(MASKED),
+        "cluster-names": overview(CLUSTERS),
     }
 
 

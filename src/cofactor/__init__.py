@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cofactor.combine import summaries
     from cofactor.engines.rounds import Run, run
     from cofactor.estimators.boolean import FederatedBMF
+    from cofactor.estimators.clusters import FederatedKMeans
     from cofactor.estimators.nmf import FederatedNMF
     from cofactor.estimators.recommend import FederatedMF
     from cofactor.privacy.plan import Privacy
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "FederatedBMF",
+    "FederatedKMeans",
     "FederatedMF",
     "FederatedNMF",
     "Privacy",
@@ -31,6 +33,7 @@ __all__ = [
 
 _HOME = {
     "FederatedBMF": "cofactor.estimators.boolean",
+    "FederatedKMeans": "cofactor.estimators.clusters",
     "FederatedMF": "cofactor.estimators.recommend",
     "FederatedNMF": "cofactor.estimators.nmf",
     "Privacy": "cofactor.privacy.plan",

@@ -91,7 +91,7 @@ def test_options_reach_the_method(clients):
         ({}, [[0, np.nan], [1, 0]], "client 0: .* found 1 NaN or infinity"),
         ({"threshold": 0.5}, [[0, np.nan], [1, 0]], "1 NaN or infinity"),
         ({"n_components": 3}, [[0, 1], [1, 0], [1, 1]], "whole number from 1 to 2 .*n_features=2.*found 3"),
-        ({"method": "exact"}, [[0, 1], [1, 0]], "expected a Boolean method .boolean-oneshot.* found 'exact'"),
+        ({"method": "exact"}, [[0, 1], [1, 0]], "use FederatedNMF.method='exact'., or one of: boolean-oneshot"),
         ({"align": "always", "method": "felb"}, [[0, 1], [1, 0]], "align: expected 'every', 'first' or None"),
         ({"aggregate": "mean", "method": "asso"}, [[0, 1], [1, 0]], "expected one of vote, round, or; found 'mean'"),
         ({"align": "every"}, [[0, 1], [1, 0]], "'boolean-oneshot' has no option 'align'"),

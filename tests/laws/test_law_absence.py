@@ -1,9 +1,11 @@
 """Absent clients and tiny clients: who is away stays in the sums, and stacking small clients changes nothing."""
 
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from cofactor import metrics, run
 from cofactor.data import synthetic
@@ -139,3 +141,39 @@ def test_thousand_clients_of_one_row_equal_one_client(rng):
     many, one = run(method, list(X[:, None, :]), rounds=10), run(method, [X], rounds=10)
     np.testing.assert_allclose([r.loss for r in many.history], [r.loss for r in one.history], rtol=1e-12)
     np.testing.assert_allclose(np.vstack(many.codes), one.codes[0], atol=1e-10)
+
+
+class Losing(inline.Inline):
+    """An engine that loses the first reply of every round from the third on; ``stepped`` or before the client steps."""
+
+    def __init__(self, *, stepped: bool) -> None:
+        super().__init__()
+        object.__setattr__(self, "stepped", stepped)
+
+    @contextmanager
+    def open(self, method, Xs, seed):
+        with super().open(method, Xs, seed) as session:
+            full = session.round
+
+            def lossy(shared, t, who):
+                if t < 2 or not self.stepped:
+                    return full(shared, t, who if t < 2 else who[1:])
+                before = session.locals(t)
+                replies = full(shared, t, who)
+                kept = [b if j == who[0] else a for j, (b, a) in enumerate(zip(before, session.locals(t)))]
+                session.restore(kept, t)
+                return replies[1:]
+
+            session.round = lossy
+            yield session
+
+
+@pytest.mark.parametrize("name", ["exact", *catalog.names(masked=True)])
+def test_a_lost_reply_is_as_if_the_client_had_not_been_asked(name, planted):
+    Xs = [sparse.csr_matrix(X) for X in planted]
+    before, after = (
+        run(catalog.make(name, 4), Xs, rounds=12, participation=0.5, engine=Losing(stepped=stepped))
+        for stepped in (False, True)
+    )
+    np.testing.assert_array_equal(before.factor, after.factor)
+    assert [line.participants for line in after.history] == [5, 5] + [4] * 10

@@ -67,7 +67,15 @@ def fit(
     by: Annotated[str | None, typer.Option(help="With --split: iid, rows, dirichlet or sorted.")] = None,
     label: Annotated[str | None, typer.Option(help="With --by dirichlet or sorted: the label column.")] = None,
     alpha: Annotated[float | None, typer.Option(help="With --by dirichlet: small is skewed.")] = None,
-    ratings: Annotated[bool | None, typer.Option("--ratings", help="Files are triples user,item,rating.")] = None,
+    ratings: Annotated[
+        bool | None,
+        typer.Option("--ratings", help="Files are triples user,item,rating; users of one file are clients."),
+    ] = None,
+    holdout: Annotated[
+        str | None, typer.Option(help="With --ratings: hold some out to judge by; time, random or user.")
+    ] = None,
+    holdout_share: Annotated[float | None, typer.Option(help="With --holdout: the share held out.")] = None,
+    duplicates: Annotated[str | None, typer.Option(help="With --ratings: ratings given twice; error or mean.")] = None,
     image: Annotated[str | None, typer.Option(help="Features are pixels of a picture, as 28x28.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
     json: Json = False,
@@ -78,6 +86,8 @@ def fit(
     Example: cofactor fit a.h5ad b.npz c.csv -k 20 --out run
 
     Example: cofactor fit all.csv --group-by hospital -k 20 --out run
+
+    Example: cofactor fit ratings.csv --ratings --holdout time -k 10 --out run
 
     Example: mpiexec -n 4 cofactor fit --engine mpi big.npy -k 50 --out run
     """
@@ -103,6 +113,9 @@ def fit(
             "alpha": alpha,
             "image": image,
             "ratings": ratings,
+            "holdout": holdout,
+            "holdout_share": holdout_share,
+            "duplicates": duplicates,
             "inputs": inputs or None,
             "options": dict(map(_pair, option)) if option else None,
         }.items()
@@ -138,6 +151,22 @@ def transform(
     from cofactor.cli import verbs
 
     verbs.transform(run, file, out, layer=layer, as_json=json, quiet=quiet)
+
+
+@app.command()
+def recommend(
+    run: RunPath,
+    file: Annotated[Path, typer.Argument(help="Ratings of one or more users, as user,item,rating.")],
+    n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
+    json: Json = False,
+) -> None:
+    """Recommend items that users have not rated, from their own ratings and the factor of a run on ratings alone.
+
+    Example: cofactor recommend run mine.csv -n 5
+    """
+    from cofactor.cli import verbs
+
+    verbs.recommend(run, file, n, as_json=json)
 
 
 @app.command()

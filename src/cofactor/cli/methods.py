@@ -11,6 +11,7 @@ from rich.table import Table
 from cofactor.methods import catalog
 
 FEATURES, RANK = 1000, 10
+KINDS: tuple[dict[str, bool], ...] = ({}, {"blocked": True}, {"boolean": True}, {"masked": True}, {"clusters": True})
 
 
 def describe(name: str) -> dict[str, str]:
@@ -30,8 +31,7 @@ def describe(name: str) -> dict[str, str]:
 
 def show_methods(*, as_json: bool = False) -> None:
     """Print the catalog."""
-    every = [*catalog.names(), *catalog.names(blocked=True), *catalog.names(boolean=True)]
-    rows = [describe(name) for name in every]
+    rows = [describe(name) for kind in KINDS for name in catalog.names(**kind)]
     if as_json:
         print(json.dumps(rows, indent=1))
         return

@@ -20,6 +20,9 @@ from cofactor.runs.folder import RunFolder
 from cofactor.select import RankScan
 from cofactor.types import CofactorError
 
+LEFT = ("top features", "items", "part", "user")
+"""Columns of words."""
+
 
 def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
@@ -59,7 +62,7 @@ def _conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(folder.path), "report": str(page), **result}, indent=1))
     elif not quiet:
-        _show_clients(result)
+        _show_errors(result)
         if not result["converged"]:
             Console().print("Not converged: more --rounds, or a larger --tol, would end it.", style="yellow")
         Console().print(f"run {folder.path}, report {page}", soft_wrap=True)
@@ -77,7 +80,17 @@ def evaluate(run: Path, *, pooled: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps(result, indent=1))
     else:
+        _show_errors(result)
+
+
+def _show_errors(result: dict[str, Any]) -> None:
+    """Print the errors of every client, or of ratings those of the training and the held-out part."""
+    if "parts" not in result:
         _show_clients(result)
+        return
+    Console().print(f"{result['users']} users, {result['items']} items")
+    columns = list(dict.fromkeys(name for part in result["parts"] for name in part))
+    _show_rows([{name: part.get(name) for name in columns} for part in result["parts"]])
 
 
 def _show_clients(result: dict[str, Any]) -> None:
@@ -108,6 +121,17 @@ def transform(run: Path, file: Path, out: Path, *, layer: str | None, as_json: b
         print(json.dumps({"codes": str(out), "rows": len(W), "error": error}))
     elif not quiet:
         Console().print(f"{len(W)} rows, relative error {error:.4f}, codes in {out}", soft_wrap=True)
+
+
+def recommend(run: Path, file: Path, n: int, *, as_json: bool) -> None:
+    """Print the best items of every user of a file."""
+    from cofactor.runs import ratings
+
+    found = ratings.recommend(RunFolder.open(run), file, n)
+    if as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        _show_rows([{"user": user, "items": ", ".join(items)} for user, items in found.items()])
 
 
 def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_json: bool, quiet: bool) -> None:
@@ -177,7 +201,7 @@ def passports(run: Path, *, as_json: bool) -> None:
 def _show_rows(rows: list[dict[str, Any]]) -> None:
     table = Table()
     for column in rows[0]:
-        table.add_column(column, justify="left" if column == "top features" else "right")
+        table.add_column(column, justify="left" if column in LEFT else "right")
     for row in rows:
         table.add_row(*(f"{v:.4f}" if isinstance(v, float) else "-" if v is None else str(v) for v in row.values()))
     Console().print(table)

@@ -15,7 +15,7 @@ from cofactor.data.formats.blocks import RowBlocks
 from cofactor.data.formats.market import read_folder, read_mtx
 from cofactor.data.formats.numpy_files import read_npy, read_npz
 from cofactor.data.formats.parquet import read_parquet
-from cofactor.data.formats.ratings import Duplicates, read_triples
+from cofactor.data.formats.ratings import read_triples
 from cofactor.data.formats.table import Options, Table
 from cofactor.data.formats.text import read_text
 from cofactor.types import CofactorError, DataError
@@ -80,11 +80,12 @@ def read(
     return replace(table, source=str(path))
 
 
-def read_ratings(path: PathLike, *, duplicates: Duplicates = "error") -> Table:
+def read_ratings(path: PathLike, *, duplicates: str = "error", column: str = "rating") -> Table:
     """Read rating triples ``user,item,rating[,timestamp]`` (csv or tsv, zipped or not) as CSR (users x items).
 
     Columns are found by their header names, else by position. Ratings of one user and item that occur again are
-    an error, or their mean is taken. Users and items are in the order of their names.
+    an error, or their mean is taken. Users and items are in the order of their names. ``column="timestamp"`` gives the
+    times (numbers) in place of the ratings, entry by entry.
     """
     path = Path(path)
     _check_exists(path)
@@ -92,8 +93,10 @@ def read_ratings(path: PathLike, *, duplicates: Duplicates = "error") -> Table:
         raise DataError(f"{path}: expected ratings as {', '.join(_TEXT)}, found {path.suffix or 'no suffix'}.")
     if duplicates not in ("error", "mean"):
         raise CofactorError(f"duplicates must be 'error' or 'mean'. Found {duplicates!r}.")
+    if column not in ("rating", "timestamp"):
+        raise CofactorError(f"column must be 'rating' or 'timestamp'. Found {column!r}.")
     with _readable(path, path.suffix):
-        table = read_triples(path, duplicates)
+        table = read_triples(path, duplicates, column)
     return replace(table, source=str(path))
 
 

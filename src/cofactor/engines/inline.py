@@ -38,7 +38,7 @@ class Inline:
     @contextmanager
     def open(self, method: Method, Xs: Sequence[Data], seed: int) -> Iterator[InlineSession]:
         """Check the data, start the threads, and stop them at the end."""
-        data = check_clients(Xs)
+        data = check_clients(Xs, signed=getattr(method, "signed", False))
         count = min(self.workers or os.cpu_count() or 1, len(data))
         if len(data) == 1:
             yield InlineSession(method, data, seed, None)
@@ -47,14 +47,14 @@ class Inline:
             yield InlineSession(method, data, seed, pool)
 
 
-def check_clients(Xs: Sequence[Data], *, first: int = 0) -> list[Data]:
+def check_clients(Xs: Sequence[Data], *, first: int = 0, signed: bool = False) -> list[Data]:
     """Check every client's data, and that all have the same features and one dtype (the widest).
 
-    ``first`` is the number of the first client, where these are not all of them.
+    ``first`` is the number of the first client, where these are not all of them; ``signed`` lets negative values pass.
     """
     if len(Xs) == 0:
         raise DataError("expected at least one client, found an empty list.")
-    data = [arrays.check(X, client=j) for j, X in enumerate(Xs, first)]
+    data = [arrays.check(X, client=j, signed=signed) for j, X in enumerate(Xs, first)]
     for j, X in enumerate(data, first):
         if X.shape[1] != data[0].shape[1]:
             raise DataError(

@@ -53,7 +53,11 @@ class Session(Protocol):
         ...
 
     def round(self, shared: Shared, t: int, participants: Array) -> list[Reply]:
-        """Let the participants step; return their replies in client order."""
+        """Let the participants step; return their replies in client order.
+
+        Fewer may answer than were asked, but a step counts for both sides or for none: a client whose reply is not
+        returned here must go on from the state that it had before. Methods that send changes rely on it.
+        """
         ...
 
     def keep(self, checkpoint: Checkpoint) -> Checkpoint:

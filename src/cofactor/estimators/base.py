@@ -14,6 +14,7 @@ from cofactor.engines.inline import Inline
 from cofactor.engines.rounds import Engine, Run
 from cofactor.engines.secure import Secure
 from cofactor.estimators import clients
+from cofactor.masked import Layout
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.privacy.plan import Privacy
@@ -29,6 +30,26 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+KINDS: dict[str, dict[str, bool]] = {
+    "FederatedNMF": {},
+    "FederatedBMF": {"boolean": True},
+    "FederatedMF": {"masked": True},
+    "FederatedKMeans": {"clusters": True},
+}
+"""Which names of the catalog each estimator takes."""
+
+
+def check_kind(method: str, estimator: str) -> None:
+    """Refuse the name of a method that belongs to another estimator; unknown names are left to the catalog."""
+    for other, kind in KINDS.items():
+        if other != estimator and method in catalog.names(**kind):
+            known = ", ".join(catalog.names(**KINDS[estimator]))
+            raise CofactorError(
+                f"method: {method!r} is a method of {other}, and this is {estimator}; use {other}(method={method!r}), "
+                f"or one of: {known}."
+            )
 
 
 class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -90,14 +111,7 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> Array | list[Array]:
         """Fit and return the codes: a list for a list of clients, otherwise one matrix in the order of the rows."""
         held = self._fit(X, groups)
-        if clients.is_many(X):
-            return self.codes_
-        if held.rows is None:
-            return self.codes_[0]
-        codes = np.empty((sum(map(len, held.rows)), len(self.components_)), self.codes_[0].dtype)
-        for rows, W in zip(held.rows, self.codes_, strict=True):
-            codes[rows] = W
-        return codes
+        return self.codes_ if clients.is_many(X) else clients.in_order(self.codes_, held.rows)
 
     def _fit(self, X: Any, groups: Any) -> clients.Clients:
         names = clients.feature_names(X)
@@ -127,7 +141,13 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"(the smaller of n_samples={n} and n_features={m}), found {k!r}."
             )
         if isinstance(self.method, str):
+            check_kind(self.method, type(self).__name__)
             return self._named_method(int(k), data)
+        if isinstance(getattr(self.method, "layout", None), Layout):
+            raise CofactorError(
+                f"method: expected one for all cells, found {type(self.method).__name__} for observed entries; "
+                "use FederatedMF(method=...)."
+            )
         if self.n_components is not None and self.method.rank != k:
             raise CofactorError(f"n_components is {k}, but the method was made with rank {self.method.rank}.")
         return (

@@ -46,6 +46,16 @@ def split(X: Any, groups: Any = None, *, check: Check | None = None) -> Clients:
     return Clients([arrays.rows(data, r) for r in rows], names.tolist(), rows)
 
 
+def in_order(parts: list[Array], rows: list[Array] | None) -> Array:
+    """Return what clients have of their rows as one array, in the order of the matrix that they were split from."""
+    if rows is None:
+        return parts[0]
+    out = np.empty((sum(map(len, rows)), *parts[0].shape[1:]), parts[0].dtype)
+    for own, part in zip(rows, parts, strict=True):
+        out[own] = part
+    return out
+
+
 class Check(Protocol):
     """Check one client's data."""
 
@@ -54,13 +64,13 @@ class Check(Protocol):
         ...
 
 
-def check_one(X: Any, client: Any = 0) -> Data:
-    """Check one matrix of numbers >= 0: shape and type by scikit-learn's rules, values by ours."""
+def check_one(X: Any, client: Any = 0, *, signed: bool = False) -> Data:
+    """Check one matrix of numbers, >= 0 unless ``signed``: shape and type by scikit-learn's rules, values by ours."""
     try:
         X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), ensure_all_finite=False)
     except ValueError as error:
         raise DataError(f"client {client}: {error}") from error
-    return arrays.check(X, client=client)
+    return arrays.check(X, client=client, signed=signed)
 
 
 def feature_names(X: Any) -> Array | None:

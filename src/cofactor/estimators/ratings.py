@@ -33,24 +33,31 @@ def read(R: Any, *, duplicates: str = "error", limits: tuple[float, float] | Non
         users, items, u, i, values = np.arange(C.shape[0]), np.arange(C.shape[1]), C.row, C.col, C.data
     if values.dtype not in (np.float32, np.float64):
         values = values.astype(np.float64)
-    _check_values(users[u], items[i], values, limits)
+    check_values(users[u], items[i], values, limits)
     u, i, values = _unique(u, i, values, (users, items, duplicates))
     return Ratings(sparse.csr_matrix((values, (u, i)), shape=(len(users), len(items))), users, items)
+
+
+def names(wanted: Any) -> Array:
+    """Return names of users or items as numbers or strings; the objects that data frames hold become strings."""
+    found = np.asarray(wanted)
+    return found.astype(str) if found.dtype.kind == "O" else found
 
 
 def _triples(R: tuple[Any, ...]) -> tuple[Array, Array, Array, Array, Array]:
     if len(R) != 3 or len({np.shape(a) for a in R}) != 1 or np.ndim(R[0]) != 1:
         shapes = [np.shape(a) for a in R]
         raise DataError(f"triples: expected (users, items, ratings), three lists of one length; found shapes {shapes}.")
-    users, u = np.unique(np.asarray(R[0]), return_inverse=True)
-    items, i = np.unique(np.asarray(R[1]), return_inverse=True)
+    users, u = np.unique(names(R[0]), return_inverse=True)
+    items, i = np.unique(names(R[1]), return_inverse=True)
     values = np.asarray(R[2])
     if values.dtype.kind not in "fiu":
         raise DataError(f"triples: expected numbers as ratings, found dtype {values.dtype}.")
     return users, items, u, i, values
 
 
-def _check_values(users: Array, items: Array, values: Array, limits: tuple[float, float] | None) -> None:
+def check_values(users: Any, items: Any, values: Array, limits: tuple[float, float] | None) -> None:
+    """Refuse ratings that are no finite numbers >= 0, or outside the declared range."""
     low, high = limits if limits is not None else (0.0, np.inf)
     bad = ~(np.isfinite(values) & (values >= low) & (values <= high))
     if bad.any():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from cofactor import masked
 from cofactor.engines.history import Round, Stop
 from cofactor.engines.rounds import Callback, Engine, run
-from cofactor.estimators import ratings
-from cofactor.estimators.base import seed_of
+from cofactor.estimators import public
+from cofactor.estimators.base import check_kind, seed_of
+from cofactor.estimators.ratings import check_values, names, read
 from cofactor.masked import Layout
-from cofactor.masked.ranking import Ranking, quality, top
+from cofactor.masked.ranking import Ranking, rank_users, top
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.types import Array, CofactorError, DataError
@@ -29,12 +31,17 @@ class FederatedMF(BaseEstimator):
     users and items are answered by what is left: an unknown user gets ``mean + c_i``, an unknown item ``mean + b_u``,
     both together the mean. Without biases the answer is 0.
 
+    With ``implicit=True`` the numbers are how often something was bought, clicked or watched (Hu, Koren and Volinsky
+    2008): ``w_u h_i`` is then a preference, near 1 for what a user goes for, 0 in all other cells.
+
     Parameters
     ----------
     n_components : the rank k.
     method : a name from :func:`cofactor.methods.catalog.names` with ``masked=True``, or a masked method object.
         ``"exact-als"`` gives the pooled answer; ``"masked-fedmavg"`` sends far fewer numbers per round.
-    biases : whether users and items have biases, and ratings a mean.
+    biases : whether users and items have biases, and ratings a mean; None is yes, but for implicit feedback no.
+    implicit : whether what was not observed counts as zero, with weight 1.
+    alpha : with ``implicit`` an observed x has weight ``1 + alpha x``.
     ridge, bias_ridge : what holds factors and biases back; ``bias_ridge`` None is half the ridge.
     rounds : the most rounds to run.
     tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
@@ -71,7 +78,9 @@ class FederatedMF(BaseEstimator):
         n_components: int = 10,
         *,
         method: str | Method = "exact-als",
-        biases: bool = True,
+        biases: bool | None = None,
+        implicit: bool = False,
+        alpha: float = 40.0,
         ridge: float = 10.0,
         bias_ridge: float | None = None,
         rounds: int = 30,
@@ -87,6 +96,8 @@ class FederatedMF(BaseEstimator):
         self.n_components = n_components
         self.method = method
         self.biases = biases
+        self.implicit = implicit
+        self.alpha = alpha
         self.ridge = ridge
         self.bias_ridge = bias_ridge
         self.rounds = rounds
@@ -104,7 +115,7 @@ class FederatedMF(BaseEstimator):
 
         ``groups`` (one label per row) makes clients of several users, such as a shop with its customers.
         """
-        held = ratings.read(R, duplicates=self.duplicates, limits=self.rating_range)
+        held = read(R, duplicates=self.duplicates, limits=self.rating_range)
         if held.matrix.nnz == 0:
             raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
         rows = _rows(held.matrix.shape[0], groups)
@@ -129,15 +140,14 @@ class FederatedMF(BaseEstimator):
         return self
 
     def _method(self) -> Method:
-        if not isinstance(self.method, str):
-            if not isinstance(getattr(self.method, "layout", None), Layout):
-                raise CofactorError(f"method: expected a masked method, found {type(self.method).__name__}.")
-            return self.method
-        if self.method not in catalog.names(masked=True):
-            known = ", ".join(catalog.names(masked=True))
-            raise CofactorError(f"method: expected a masked method ({known}), found {self.method!r}.")
-        held = {"biases": self.biases, "ridge": self.ridge, "bias_ridge": self.bias_ridge}
-        return catalog.make(self.method, self.n_components, **{**held, **(self.options or {})})
+        if isinstance(self.method, str):
+            check_kind(self.method, "FederatedMF")
+            held = {"biases": self.biases, "ridge": self.ridge, "bias_ridge": self.bias_ridge}
+            held |= {"alpha": self.alpha} if self.implicit else {}
+            return catalog.make(self.method, self.n_components, **{**held, **(self.options or {})})
+        if not isinstance(getattr(self.method, "layout", None), Layout):
+            raise CofactorError(f"method: expected a masked method, found {type(self.method).__name__}.")
+        return self.method
 
     @property
     def components_(self) -> Array:
@@ -155,35 +165,49 @@ class FederatedMF(BaseEstimator):
         return float(self.factor_[-1, 0]) if self.layout_.biases else 0.0
 
     def transform(self, R: Any) -> Array:
-        """Return the extended codes of new users from their ratings (n x items, CSR) and the shared factor alone."""
+        """Return the extended codes of new users from their ratings and the shared factor alone.
+
+        Ratings are CSR (n x items), or for one user a mapping from names of items to ratings.
+        """
         check_is_fitted(self)
-        R = masked.observed(R)
+        R = self._rows(R)
         if R.shape[1] != self.n_features_in_:
             raise DataError(f"expected ratings of {self.n_features_in_} items, found {R.shape[1]}.")
         return masked.solve_codes(R if R.dtype.kind == "f" else R.astype(np.float64), self.factor_, self.layout_)
 
+    def _rows(self, R: Any) -> Any:
+        """Return CSR ratings; of a mapping, items that nobody rated in the fit are left out, as they say nothing."""
+        if not isinstance(R, Mapping):
+            return masked.observed(R)
+        place = _places(names(list(R)), self.items_) if R else np.empty(0, int)
+        values, known = np.array(list(R.values()), np.float64), place < len(self.items_)
+        check_values(["new"] * len(R), list(R), values, self.rating_range)
+        row = np.zeros(known.sum(), int)
+        return sparse.csr_matrix((values[known], (row, place[known])), shape=(1, self.n_features_in_))
+
     def predict(self, users: Any, items: Any) -> Array:
         """Return the rating of every (user, item) pair of names; they broadcast, unknown ones fall back to biases."""
         check_is_fitted(self)
-        users, items = np.broadcast_arrays(np.asarray(users), np.asarray(items))
+        users, items = np.broadcast_arrays(names(users), names(items))
         codes = np.vstack([self.codes_, self.layout_.empty_codes(1, self.codes_.dtype)])
         factor = np.vstack([self.factor_.T, self.layout_.unknown_item(self.factor_)])
         u, i = _places(users, self.users_), _places(items, self.items_)
         return self._cut(np.einsum("...k,...k->...", codes[u], factor[i]))
 
-    def recommend(self, user: Any, n: int = 10, *, ratings: Any = None) -> Array:
+    def recommend(self, user: Any = None, n: int = 10, *, ratings: Any = None) -> Array:
         """Return the names of the n best items that a user has not rated, best first.
 
-        An unknown user gets the best rated items. With ``ratings`` (1 x items, CSR) the user need not be known: codes
-        and seen items come from them.
+        An unknown user gets the best rated items. With ``ratings`` (1 x items as CSR, or a mapping from names of items)
+        the user need not be known: codes and seen items come from them.
         """
         check_is_fitted(self)
         if n < 1:
             raise CofactorError(f"n must be at least 1. Found {n}.")
         if ratings is not None:
-            codes, seen = self.transform(ratings)[0], masked.observed(ratings).indices
+            R = self._rows(ratings)
+            codes, seen = self.transform(R)[0], R.indices
         else:
-            codes, seen = self._known(int(_places(np.asarray(user), self.users_)))
+            codes, seen = self._known(int(_places(names(user), self.users_)))
         return self.items_[top(codes @ self.factor_, n, seen=seen)]
 
     def _known(self, u: int) -> tuple[Array, Array]:
@@ -195,31 +219,60 @@ class FederatedMF(BaseEstimator):
     def score(self, R: Any, y: Any = None) -> float:
         """Return the RMSE on ratings (users x items as fitted, or triples by name); lower is better."""
         u, i, values = self._test(R)
+        if self.layout_.implicit:
+            raise CofactorError("score: expected ratings, found a model of implicit feedback; see `ranking`.")
         if len(values) == 0:
             raise DataError("score: expected at least one rating, found none.")
         return float(np.sqrt(np.mean((self.predict(u, i) - values) ** 2)))
 
-    def ranking(self, R: Any, n: int = 10, *, relevant: float = 4.0) -> Ranking:
-        """Return precision, recall and NDCG at n of every user; held-out ratings >= ``relevant`` are the hits."""
+    def ranking(self, R: Any, n: int = 10, *, relevant: float | None = None) -> Ranking:
+        """Return precision, recall and NDCG at n of every user; held-out ratings >= ``relevant`` are the hits.
+
+        None is 4, and of implicit feedback anything that was observed.
+        """
         u, i, values = self._test(R)
-        good = values >= relevant
+        good = (
+            values > 0
+            if relevant is None and self.layout_.implicit
+            else values >= (4.0 if relevant is None else relevant)
+        )
         u, i = _places(u[good], self.users_), _places(i[good], self.items_)
-        found = []
-        for user in range(len(self.users_)):
-            codes, seen = self._known(user)
-            found.append(quality(top(codes @ self.factor_, n, seen=seen), i[u == user], n))
-        return Ranking(*np.array(found).T)
+        shape = (len(self.users_) + 1, len(self.items_) + 1)  # unknown names are the last row and column
+        hits = sparse.csr_matrix((np.ones(len(u)), (u, i)), shape=shape)
+        return rank_users(self.codes_, self.factor_, self._seen, hits, n=n)
 
     def _test(self, R: Any) -> tuple[Array, Array, Array]:
         """Return names of users and items, and ratings."""
         check_is_fitted(self)
         if isinstance(R, tuple):
-            users, items, values = (np.asarray(a) for a in R)
-            return users, items, values
+            users, items, values = R
+            return names(users), names(items), np.asarray(values)
         C = sparse.coo_matrix(masked.observed(R))
         if C.shape != (len(self.users_), len(self.items_)):
             raise DataError(f"expected ratings of shape {(len(self.users_), len(self.items_))}, found {C.shape}.")
         return self.users_[C.row], self.items_[C.col], C.data
+
+    def save(self, path: str | Path) -> None:
+        """Write the public part of the model, what the server knows: items, factor, settings; nothing of any user."""
+        check_is_fitted(self)
+        public.write(Path(path), public.Public(self.factor_, self.items_, self.layout_, self.rating_range))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what :meth:`save` wrote, or the factor.npz of a run on ratings.
+
+        The model knows all items and no user; ``transform`` and ``recommend(ratings=...)`` serve one on the user's own
+        machine.
+        """
+        held = public.read(Path(path))
+        made = held.layout
+        settings = {"ridge": made.ridge, "bias_ridge": made.bias_ridge, "rating_range": held.rating_range}
+        settings |= {"implicit": True, "alpha": made.alpha} if made.implicit else {"biases": made.biases}
+        model = cls(made.rank, **settings)  # type: ignore[arg-type]
+        model.layout_, model.factor_, model.items_ = made, held.factor, held.items
+        model.users_, model.n_features_in_ = held.items[:0], held.factor.shape[1]
+        model.codes_ = made.empty_codes(0, held.factor.dtype)
+        return model
 
     def _cut(self, values: Array) -> Array:
         return values if self.rating_range is None else np.clip(values, *self.rating_range)
@@ -240,5 +293,7 @@ def _places(wanted: Array, names: Array) -> Array:
     """Return where names stand among the sorted known ones; the number of known ones for unknown names."""
     if wanted.dtype.kind != names.dtype.kind and "U" in (wanted.dtype.kind, names.dtype.kind):
         return np.full(wanted.shape, len(names))
+    if len(names) == 0:
+        return np.zeros(wanted.shape, int)
     place = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
     return np.where(names[place] == wanted, place, len(names))

@@ -23,10 +23,11 @@ def is_held(X: Data) -> bool:
     return hasattr(X, "times_factor")
 
 
-def check(X: Data, *, client: object = 0) -> Data:
+def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     """Return X as a float32 / float64 dense C array or CSR / CSC matrix, or say what is wrong with it.
 
-    Floats keep their dtype; integers and bools become float32 when that is exact (up to 16 bits).
+    Floats keep their dtype; integers and bools become float32 when that is exact (up to 16 bits). ``signed`` lets
+    negative values pass.
     """
     if is_held(X):
         return X.check(client=client)
@@ -53,17 +54,18 @@ def check(X: Data, *, client: object = 0) -> Data:
         values = X.data if sparse.issparse(X) else X
     if not sparse.issparse(X):
         X = values = np.ascontiguousarray(X)
-    _check_values(X, values, where)
+    _check_values(X, values, where, signed=signed)
     return X
 
 
-def _check_values(X: Data, values: Array, where: str) -> None:
+def _check_values(X: Data, values: Array, where: str, *, signed: bool) -> None:
     """Refuse NaN, infinite and negative values; one cheap reduction each when all is well."""
     if values.size == 0:
         return
     low, high = values.min(), values.max()
-    if low >= 0 and np.isfinite(high):
+    if np.isfinite(low) and (signed or low >= 0) and np.isfinite(high):
         return
+    wanted = "finite values" if signed else "finite values >= 0"
     for name, bad, hint in (
         ("NaN", np.isnan(values), "drop or impute them first"),
         ("infinite values", np.isinf(values), "drop or impute them first"),
@@ -71,7 +73,7 @@ def _check_values(X: Data, values: Array, where: str) -> None:
     ):
         if bad.any():
             cells = f"{int(bad.sum())} such cell(s){_first(X, bad)}"
-            raise DataError(f"{where}: {name}: expected finite values >= 0, found {cells}; {hint}.")
+            raise DataError(f"{where}: {name}: expected {wanted}, found {cells}; {hint}.")
 
 
 def _first(X: Data, bad: Array) -> str:

@@ -7,6 +7,14 @@
 
 Each half is free in k + 1 of them, ``[w_u, b_u]`` or ``[h_i, c_i]``; the rest is a known offset. Without biases W and H
 are n x k and k x m, and everything is free.
+
+Implicit feedback (Hu, Koren and Volinsky 2008) has confidence ``1 + a_ui``, ``a_ui = alpha x_ui``, in the target 1
+where something was observed, and weight 1 and target 0 in all other cells. Since
+
+    (1 + a) (1 - p)^2 = p^2 + a ((1 + a) / a - p)^2 - (1 + a) / a,
+
+that is observed entries of weight a and value ``(1 + a) / a``, and one gram of all rows (``every``), the same for every
+half-problem: nothing of size n x m is made.
 """
 
 from __future__ import annotations
@@ -30,12 +38,21 @@ class ColumnStats(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where rank, biases and mean lie in extended codes and factors; ``ridge`` and ``bias_ridge`` hold them back."""
+    """Where rank, biases and mean lie in extended codes and factors; ``ridge`` and ``bias_ridge`` hold them back.
+
+    ``alpha`` makes it the model of implicit feedback, which has no biases; None is for ratings.
+    """
 
     rank: int
     biases: bool = True
     ridge: float = 1.0
     bias_ridge: float = 1.0
+    alpha: float | None = None
+
+    @property
+    def implicit(self) -> bool:
+        """Whether all cells count."""
+        return self.alpha is not None
 
     @property
     def width(self) -> int:
@@ -87,6 +104,17 @@ class Layout:
         """``1/2 sum ridge F^2`` of unknowns (rows x p)."""
         return 0.5 * float(np.sum(self.penalties * np.square(F, dtype=np.float64)))
 
+    def entries(self, R: Any) -> kernels.Entries:
+        """Return values and weights of the observed entries of CSR data: as they are, or as implicit feedback has them.
+
+        An implicit entry of 0 says nothing: it has weight 0, like a cell that is not stored.
+        """
+        if self.alpha is None:
+            return R.indptr, R.indices, R.data, np.ones(len(R.data))
+        weights = self.alpha * R.data.astype(np.float64)
+        values = np.divide(1 + weights, weights, out=np.zeros_like(weights), where=weights > 0)
+        return R.indptr, R.indices, values, weights
+
 
 def observed(X: Data) -> Any:
     """Return X as CSR: stored entries are the observed ones, stored zeros too."""
@@ -98,18 +126,21 @@ def observed(X: Data) -> Any:
     return X.tocsr()
 
 
-def _entries(R: Any) -> kernels.Entries:
-    return R.indptr, R.indices, R.data
+def every(F: Array) -> Array:
+    """``F^T F`` of all rows (p x p): what implicit feedback adds to each half-problem of the other side."""
+    F = F.astype(np.float64, copy=False)
+    return F.T @ F
 
 
 def solve_codes(X: Data, H: Array, layout: Layout) -> Array:
     """Client: the best extended codes (n x width) of its rows for the extended factor H."""
-    R, places = observed(X), layout.code_columns
+    R, places, p = observed(X), layout.code_columns, layout.free
     codes = layout.empty_codes(R.shape[0], R.dtype)
-    offset = H[layout.free :].sum(axis=0, dtype=np.float64)
-    unknowns = np.empty((R.shape[0], layout.free))
+    offset = H[p:].sum(axis=0, dtype=np.float64)
+    unknowns = np.empty((R.shape[0], p))
     features = np.ascontiguousarray(H[places].T, dtype=np.float64)
-    kernels.solve_rows(_entries(R), features, offset, layout.penalties, unknowns)
+    prior = np.diag(layout.penalties) + (every(features) if layout.implicit else 0.0)
+    kernels.solve_rows(layout.entries(R), features, offset, prior, unknowns)
     codes[:, places] = unknowns
     return codes
 
@@ -119,7 +150,7 @@ def column_stats(X: Data, W: Array, H: Array, layout: Layout) -> ColumnStats:
     R, p = observed(X), layout.free
     stats = ColumnStats(np.zeros((R.shape[1], p * (p + 1) // 2)), np.zeros((R.shape[1], p)))
     features, offset = item_features(W, H, layout)
-    kernels.add_column_stats(_entries(R), features, offset, *stats)
+    kernels.add_column_stats(layout.entries(R), features, offset, *stats)
     return stats
 
 
@@ -127,7 +158,7 @@ def known_square(X: Data, W: Array, H: Array, layout: Layout) -> float:
     """``sum (x_ui - b_u - mean)^2``: the loss before items say anything."""
     known = np.array(W)
     known[:, layout.factor_rows] = 0
-    return float(residual_squares(X, known, H).sum())
+    return float(losses(X, known, H, layout).sum())
 
 
 def item_features(W: Array, H: Array, layout: Layout) -> tuple[Array, Array]:
@@ -148,16 +179,35 @@ def solve_factor(stats: ColumnStats, H: Array, layout: Layout) -> tuple[Array, f
 
 
 def pulls(X: Data, W: Array, H: Array, layout: Layout) -> Array:
-    """Client: gradient of every item's ``-1/2 sum (x_ui - w_u h_i)^2``, then ``sum |v_u|^2`` (m x (p + 1))."""
-    R = observed(X)
+    """Client: gradient of every item's ``-1/2 sum (x_ui - w_u h_i)^2``, then ``sum |v_u|^2`` (m x (p + 1)).
+
+    Both are weighted; of implicit feedback every row pulls every item.
+    """
+    R, p = observed(X), layout.free
     features, offset = item_features(W, H, layout)
     factor = np.ascontiguousarray(H[layout.factor_rows].T, dtype=np.float64)
-    out = np.zeros((R.shape[1], layout.free + 1))
-    kernels.add_pulls(_entries(R), features, offset, factor, out)
+    out = np.zeros((R.shape[1], p + 1))
+    kernels.add_pulls(layout.entries(R), features, offset, factor, out)
+    if layout.implicit:
+        gram = every(features)
+        out[:, :p] -= factor @ gram
+        out[:, p] += np.trace(gram)
     return out
+
+
+def losses(X: Data, W: Array, H: Array, layout: Layout) -> Array:
+    """Twice the fit term of every row's objective (n): squared residuals, or of implicit feedback over all cells."""
+    if not layout.implicit:
+        return residual_squares(X, W, H)
+    R = observed(X)
+    entries = layout.entries(R)
+    fit = kernels.residual_square(entries, W, np.ascontiguousarray(H.T))
+    constants = sparse.csr_matrix((entries[2], R.indices, R.indptr), shape=R.shape).sum(axis=1)
+    return fit + np.einsum("up,pq,uq->u", W, every(H.T), W) - np.asarray(constants).ravel()
 
 
 def residual_squares(X: Data, W: Array, H: Array) -> Array:
     """``sum_i (x_ui - w_u h_i)^2`` over the observed entries of every row (n)."""
     R = observed(X)
-    return kernels.residual_square(_entries(R), W, np.ascontiguousarray(H.T))
+    entries = R.indptr, R.indices, R.data, np.ones(len(R.data))
+    return kernels.residual_square(entries, W, np.ascontiguousarray(H.T))

@@ -7,8 +7,8 @@ import numpy as np
 
 from cofactor.types import Array
 
-Entries = tuple[Array, Array, Array]
-"""``indptr``, ``indices`` and ``data`` of a CSR matrix."""
+Entries = tuple[Array, Array, Array, Array]
+"""``indptr``, ``indices`` and ``data`` of a CSR matrix, and the weight of every stored entry."""
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -41,31 +41,34 @@ def solve_ridge(A: Array, b: Array, ridge: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def solve_rows(entries: Entries, features: Array, offset: Array, ridge: Array, out: Array) -> None:
-    """Row u of ``out``: ridge regression of ``x_ui - offset_i`` on the rows i of ``features`` that u has observed."""
-    indptr, indices, values = entries
+def solve_rows(entries: Entries, features: Array, offset: Array, prior: Array, out: Array) -> None:
+    """Row u of ``out``: ridge regression of ``x_ui - offset_i`` on the rows i of ``features`` that u has observed.
+
+    ``prior`` (p x p) is the gram that every row has before its own: the ridge, and whatever all rows share.
+    """
+    indptr, indices, values, weights = entries
     p = features.shape[1]
-    A, b = np.empty((p, p)), np.empty(p)
+    A, b, none = np.empty((p, p)), np.empty(p), np.zeros(p)
     for u in range(len(indptr) - 1):
-        A[:] = 0
+        A[:] = prior
         b[:] = 0
         for e in range(indptr[u], indptr[u + 1]):
             i = indices[e]
             target = values[e] - offset[i]
             for r in range(p):
-                f = features[i, r]
+                f = weights[e] * features[i, r]
                 b[r] += f * target
                 for c in range(r, p):
                     A[r, c] += f * features[i, c]
-        solve_ridge(A, b, ridge)
+        solve_ridge(A, b, none)
         for r in range(p):
             out[u, r] = b[r]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def add_column_stats(entries: Entries, features: Array, offset: Array, gram: Array, cross: Array) -> None:
-    """Add the statistics of every column: ``gram_i += v_u v_u^T`` (upper triangle), ``cross_i += v_u (x_ui - o_u)``."""
-    indptr, indices, values = entries
+    """Add, weighted, ``v_u v_u^T`` (upper triangle) to ``gram_i`` and ``v_u (x_ui - o_u)`` to ``cross_i``."""
+    indptr, indices, values, weights = entries
     p = features.shape[1]
     for u in range(len(indptr) - 1):
         for e in range(indptr[u], indptr[u + 1]):
@@ -73,7 +76,7 @@ def add_column_stats(entries: Entries, features: Array, offset: Array, gram: Arr
             target = values[e] - offset[u]
             at = 0
             for r in range(p):
-                f = features[u, r]
+                f = weights[e] * features[u, r]
                 cross[i, r] += f * target
                 for c in range(r, p):
                     gram[i, at] += f * features[u, c]
@@ -105,22 +108,22 @@ def solve_columns(gram: Array, cross: Array, ridge: Array, out: Array) -> float:
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def residual_square(entries: Entries, codes: Array, factor: Array) -> Array:
-    """``sum_i (x_ui - w_u h_i)^2`` over the observed entries, for every row; ``factor`` has a row per item (m x q)."""
-    indptr, indices, values = entries
+    """Weighted ``sum_i (x_ui - w_u h_i)^2`` over the observed entries of every row; ``factor`` is m x q."""
+    indptr, indices, values, weights = entries
     out = np.zeros(len(indptr) - 1)
     for u in range(len(out)):
         for e in range(indptr[u], indptr[u + 1]):
             rest = float(values[e])
             for r in range(codes.shape[1]):
                 rest -= codes[u, r] * factor[indices[e], r]
-            out[u] += rest * rest
+            out[u] += weights[e] * rest * rest
     return out
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def add_pulls(entries: Entries, features: Array, offset: Array, factor: Array, pull: Array) -> None:
-    """Add ``v_u (x_ui - o_u - v_u g_i)`` to the first p columns of ``pull`` (m x (p + 1)), ``|v_u|^2`` to the last."""
-    indptr, indices, values = entries
+    """Add, weighted, ``v_u (x_ui - o_u - v_u g_i)`` to the first p columns of ``pull`` and ``|v_u|^2`` to the last."""
+    indptr, indices, values, weights = entries
     p = features.shape[1]
     for u in range(len(indptr) - 1):
         curvature = np.sum(features[u] ** 2)
@@ -130,5 +133,5 @@ def add_pulls(entries: Entries, features: Array, offset: Array, factor: Array, p
             for r in range(p):
                 rest -= features[u, r] * factor[i, r]
             for r in range(p):
-                pull[i, r] += rest * features[u, r]
-            pull[i, p] += curvature
+                pull[i, r] += weights[e] * rest * features[u, r]
+            pull[i, p] += weights[e] * curvature

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,19 @@ def top(scores: Array, n: int, *, seen: Array) -> Array:
     free[seen] = False
     items = np.flatnonzero(free)
     return items[np.argsort(-scores[items], kind="stable")[:n]]
+
+
+def rank_users(W: Array, H: Array, seen: Any, relevant: Any, *, n: int) -> Ranking:
+    """Rank the items that each user has not ``seen`` by ``W H``, against ``relevant`` held-out ones.
+
+    Both are CSR (users x items) whose stored entries count; each user needs only the own rows.
+    """
+
+    def items(R: Any, user: int) -> Array:
+        return R.indices[R.indptr[user] : R.indptr[user + 1]]
+
+    found = [quality(top(w @ H, n, seen=items(seen, u)), items(relevant, u), n) for u, w in enumerate(W)]
+    return Ranking(*np.array(found).T)
 
 
 def quality(recommended: Array, relevant: Array, n: int) -> tuple[float, float, float]:

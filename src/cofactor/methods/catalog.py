@@ -15,6 +15,7 @@ from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.boolean import BOOLEAN
+from cofactor.methods.clusters import CLUSTERS
 from cofactor.methods.fedmavg import GRADIENT
 from cofactor.methods.masked import MASKED
 from cofactor.methods.one_shot import OneShot, summaries
@@ -114,12 +115,19 @@ MAKERS: dict[str, Callable[..., Method]] = {
 }
 
 
-def names(*, boolean: bool = False, masked: bool = False, blocked: bool = False) -> list[str]:
+def names(
+    *, boolean: bool = False, masked: bool = False, clusters: bool = False, blocked: bool = False, private: bool = False
+) -> list[str]:
     """Return the names that :func:`make` knows, the default first.
 
-    They are for real data, for bits, for observed entries, or for row and column blocks of one matrix.
+    They are for real data, for bits, for ratings, for clusters, for row and column blocks of one matrix, or for
+    real data with privacy.
     """
-    return list(BOOLEAN if boolean else MASKED if masked else BLOCKED if blocked else MAKERS)
+    if boolean:
+        return list(BOOLEAN)
+    if private:
+        return list(PRIVATE)
+    return list(MASKED if masked else CLUSTERS if clusters else BLOCKED if blocked else MAKERS)
 
 
 def make(name: str, rank: int, **options: Any) -> Method:
@@ -179,7 +187,7 @@ def private_form(
 
 def find(name: str) -> Callable[..., Method]:
     """Return the function that builds the named method; its docstring says what it is."""
-    makers = MAKERS | PRIVATE | BOOLEAN | MASKED | BLOCKED
+    makers = MAKERS | PRIVATE | BOOLEAN | MASKED | CLUSTERS | BLOCKED
     if name not in makers:
         near = difflib.get_close_matches(name, makers, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

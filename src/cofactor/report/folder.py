@@ -185,6 +185,8 @@ def read_factor(path: Path) -> Factor:
     if "factor" not in arrays:
         raise CofactorError(f"{path.name}: expected the array 'factor', found {sorted(arrays) or 'no arrays'}.")
     H = arrays["factor"]
+    if "biases" in arrays:  # ratings: biases and mean lie below the components
+        H = H[: int(arrays["rank"])]
     if H.ndim != 2 or not H.size or H.dtype.kind not in "biuf" or not np.isfinite(H).all():
         raise CofactorError(f"{path.name}: expected a finite factor (k x m), found {H.dtype} of shape {H.shape}.")
     names = arrays.get("feature_names", np.array([f"feature {i}" for i in range(H.shape[1])]))

@@ -16,6 +16,17 @@ from cofactor.types import CofactorError
 BY = ("iid", "dirichlet", "sorted", "rows")
 ENGINES = ("inline", "mpi")
 FEATURES = ("same", "intersection", "union", "position")
+HOLDOUTS = ("time", "random", "user")
+DUPLICATES = ("error", "mean")
+NOT_FOR_RATINGS = {
+    "engine": "inline",
+    "features": "same",
+    "layer": None,
+    "image": None,
+    "split": None,
+    "group_by": None,
+}
+"""Settings without a meaning for ratings, and what they are then."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +51,21 @@ class Config:
     alpha: float = 0.5
     image: str | None = None
     ratings: bool = False
+    holdout: str | None = None
+    holdout_share: float = 0.2
+    duplicates: str = "error"
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
         if self.boolean and self.method == "exact":
             object.__setattr__(self, "method", catalog.names(boolean=True)[0])
+        if self.ratings and self.method == "exact":
+            object.__setattr__(self, "method", catalog.names(masked=True)[0])
         object.__setattr__(self, "boolean", self.method in catalog.names(boolean=True))
         if self.blocked:
             self._check_blocks()
+        self._check_ratings()
         if not self.inputs:
             raise CofactorError("expected at least one input file, found none.")
         if self.group_by and self.split:
@@ -57,13 +74,29 @@ class Config:
             raise CofactorError(
                 f"--group-by and --split make clients of one file; found {len(self.inputs)} files, which are clients."
             )
-        for name, known in (("by", BY), ("features", FEATURES), ("engine", ENGINES)):
+        for name, known in (("by", BY), ("features", FEATURES), ("engine", ENGINES), ("duplicates", DUPLICATES)):
             if getattr(self, name) not in known:
                 raise CofactorError(f"{name}: expected one of {', '.join(known)}; found {getattr(self, name)!r}.")
         if self.image and not re.fullmatch(r"\d+x\d+", self.image):
             raise CofactorError(f"image: expected height x width of a picture, as 28x28; found {self.image!r}.")
         if self.split and self.by in ("dirichlet", "sorted") and not self.label:
             raise CofactorError(f"--by {self.by} spreads rows by a label; name its column with --label.")
+
+    def _check_ratings(self) -> None:
+        """Refuse what ratings have not, and what only they have."""
+        methods = catalog.names(masked=True)
+        if not self.ratings:
+            if self.holdout or self.method in methods:
+                found = "holdout" if self.holdout else f"method {self.method!r}"
+                raise CofactorError(f"{found} is for ratings: add --ratings, and give files of user,item,rating.")
+            return
+        if self.method not in methods:
+            raise CofactorError(f"--ratings: expected one of the methods {', '.join(methods)}; found {self.method!r}.")
+        if self.holdout not in (None, *HOLDOUTS):
+            raise CofactorError(f"holdout: expected one of {', '.join(HOLDOUTS)}; found {self.holdout!r}.")
+        for name, only in NOT_FOR_RATINGS.items():
+            if getattr(self, name) != only:
+                raise CofactorError(f"--ratings has no {name}: leave it out. Found {getattr(self, name)!r}.")
 
     @property
     def blocked(self) -> bool:

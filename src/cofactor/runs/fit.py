@@ -41,6 +41,10 @@ LOCAL_CELLS = 2 * 10**8
 
 def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
     """Read the inputs, run the method, and write the run folder."""
+    if config.ratings:
+        from cofactor.runs import ratings
+
+        return ratings.fit(config, out, callbacks=callbacks)
     if config.engine == "mpi":
         from cofactor.runs import mpi
 
@@ -58,6 +62,10 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
     if (folder.path / "evaluation.json").exists():
         return folder
     config = folder.config()
+    if config.ratings:
+        from cofactor.runs import ratings
+
+        return ratings.resume(folder, callbacks=callbacks)
     if config.engine == "mpi":
         from cofactor.runs import mpi
 
@@ -262,6 +270,8 @@ def add_pooled(folder: RunFolder) -> dict[str, Any]:
     The bound is the best of three runs on the stacked rows, each client's codes refitted.
     """
     config, result = folder.config(), folder.read_json("evaluation.json")
+    if config.ratings:
+        raise CofactorError("exact-als is the pooled answer already; a pooled bound is there for real data only.")
     inputs = open_inputs(replace(config, method="exact") if config.blocked else config)
     if config.boolean or inputs.known is not None:
         raise CofactorError("a pooled bound is there for real data with the same features at every client only.")
@@ -295,6 +305,10 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> tup
     """Return the codes of new rows for a run's factor, and their relative error; features are matched by name."""
     H, names = folder.factor()
     config = folder.config()
+    if config.ratings:
+        from cofactor.runs import ratings
+
+        return ratings.transform(folder, path)
     table = read_table(str(path), replace(config, layer=layer or config.layer, group_by=None, label=None))
     X = _in_order(table, names, path)
     X = arrays.check(X, client=path.name)

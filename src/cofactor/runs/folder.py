@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -120,18 +120,24 @@ class RunFolder:
             file.writelines(json.dumps(entry) + "\n" for entry in entries)
 
     def write_factor(
-        self, H: Array, feature_names: list[str] | None, *, image_shape: tuple[int, int] | None = None
+        self,
+        H: Array,
+        feature_names: list[str] | None,
+        *,
+        image_shape: tuple[int, int] | None = None,
+        rows: Sequence[str] | None = None,
+        more: Mapping[str, Array] | None = None,
     ) -> None:
-        """Write the factor as npz and as a table of features by components."""
+        """Write the factor as npz (with ``more`` arrays) and as a table of features by components, or by ``rows``."""
         names = feature_names or [f"feature{i}" for i in range(H.shape[1])]
-        arrays = {"factor": H, "feature_names": np.array(names)}
+        arrays = {**(more or {}), "factor": H, "feature_names": np.array(names)}
         if image_shape:
             arrays["image_shape"] = np.array(image_shape)
         with atomic(self.path / "factor.npz") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        head = "\t".join(["feature", *(f"component{i}" for i in range(len(H)))])
-        rows = ("\t".join([name, *(repr(float(v)) for v in column)]) for name, column in zip(names, H.T, strict=True))
-        self.write_text("factor.tsv", "\n".join([head, *rows]) + "\n")
+        head = "\t".join(["feature", *(rows or (f"component{i}" for i in range(len(H))))])
+        lines = ("\t".join([name, *(repr(float(v)) for v in column)]) for name, column in zip(names, H.T, strict=True))
+        self.write_text("factor.tsv", "\n".join([head, *lines]) + "\n")
 
     def factor(self) -> tuple[Array, list[str]]:
         """Read (H, feature names)."""

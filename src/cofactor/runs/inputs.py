@@ -48,7 +48,7 @@ def open_inputs(config: Config) -> Inputs:
 def in_blocks(config: Config, table: Table, *, own: Callable[[int], slice] = lambda count: slice(None)) -> Inputs:
     """Cut one file into row and column blocks; of so many, ``own`` says which are taken."""
     count = config.split or 1
-    names = [f"client-{j}" for j in range(count)] if config.split else _names(config.inputs)
+    names = [f"client-{j}" for j in range(count)] if config.split else file_names(config.inputs)
     mine = own(count)
     data: list[Data] = [*blocks(table.X, count, mine)]
     return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data))
@@ -64,7 +64,7 @@ def matched_inputs(config: Config, tables: list[Table], own: slice = slice(None)
         known = None
     if known is not None:
         data = [SomeColumns(X, index, matched.n_features) for X, index in zip(data, known[own], strict=True)]
-    names, sources = _names(config.inputs)[own], list(config.inputs)[own]
+    names, sources = file_names(config.inputs)[own], list(config.inputs)[own]
     return Inputs(names, data, matched.feature_names, sources, known, matched.note)
 
 
@@ -76,8 +76,6 @@ def reordered(X: Data, index: Array) -> Data:
 
 def read_table(path: str, config: Config, *, blocks: bool | None = None) -> Table:
     """Read one file of a configuration; ``blocks`` leaves formats that can be read in parts on disk."""
-    if config.ratings:
-        return load.read_ratings(path)
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
     columns = [name for name in (config.group_by, config.label) if name]
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
@@ -122,7 +120,7 @@ def _split(table: Table, config: Config) -> list[Array]:
     return partition.dirichlet(labels, count, alpha=config.alpha, seed=config.seed)
 
 
-def _names(paths: Sequence[str]) -> list[str]:
+def file_names(paths: Sequence[str]) -> list[str]:
     """Name clients after their files, with a number where names repeat."""
     stems = [Path(p).name.split(".")[0] for p in paths]
     return [stem if stems.count(stem) == 1 else f"{stem}-{j}" for j, stem in enumerate(stems)]

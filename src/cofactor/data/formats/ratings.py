@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from scipy import sparse
@@ -16,12 +16,11 @@ from cofactor.data.formats.table import Table
 from cofactor.data.formats.text import Row, is_number, open_text, rows, same_width
 from cofactor.types import Array, DataError
 
-Duplicates = Literal["error", "mean"]
-
 _WORDS = {
     "user": ("user", "userid", "reviewer", "reviewerid", "customer", "customerid", "client"),
     "item": ("item", "itemid", "movie", "movieid", "product", "productid", "book", "bookid", "isbn", "asin"),
     "rating": ("rating", "score", "stars", "value", "overall"),
+    "timestamp": ("timestamp", "time", "date", "unixtime", "unixreviewtime"),
 }
 
 
@@ -37,36 +36,42 @@ class _Triples:
     items: dict[str, int] = field(default_factory=dict)
 
 
-def read_triples(path: Path, duplicates: Duplicates) -> Table:
-    """Return ratings as CSR (users x items): what is not rated is not stored, and a rating of 0 is."""
+def read_triples(path: Path, duplicates: str, column: str = "rating") -> Table:
+    """Return ratings as CSR (users x items): what is not rated is not stored, and a rating of 0 is.
+
+    ``column`` is "rating", or "timestamp" for times in their place.
+    """
     with open_text(path) as file:
         lines = rows(file, path)
         head = list(islice(lines, 1))
         if not head:
             raise DataError(f"{path}: expected lines of user,item,rating, found an empty file.")
-        places, skip = _places(head[0][1], path)
+        places, skip = _places(head[0][1], path, column)
         width = len(head[0][1])
         checked = same_width(chain([] if skip else head, lines), width, path, first=head[0][0])
-        triples = _collect(checked, places, path)
+        triples = _collect(checked, places, path, column)
     if not triples.line:
         raise DataError(f"{path}: expected lines of user,item,rating below the header, found none.")
     return _matrix(triples, duplicates, path)
 
 
-def _places(first: Sequence[str], path: Path) -> tuple[list[int], bool]:
-    """Return the columns of user, item and rating, and whether the first line is a header."""
-    if len(first) < 3:
-        raise DataError(f"{path}: line 1: expected user,item,rating[,timestamp], found {len(first)} cell(s).")
+def _places(first: Sequence[str], path: Path, column: str) -> tuple[list[int], bool]:
+    """Return the columns of user, item and what is read, and whether the first line is a header."""
+    wanted = ("user", "item", column)
+    by_position = [list(_WORDS).index(name) for name in wanted]
+    if len(first) < max(3, by_position[-1] + 1):
+        shown = "user,item,rating[,timestamp]" if column == "rating" else "user,item,rating,timestamp"
+        raise DataError(f"{path}: line 1: expected {shown}, found {len(first)} cell(s).")
     if is_number(first[2]):
-        return [0, 1, 2], False
+        return by_position, False
     plain = [name.lower().replace("_", "").replace(" ", "").replace("-", "") for name in first]
-    found = [next((i for i, name in enumerate(plain) if name in words), None) for words in _WORDS.values()]
+    found = [next((i for i, name in enumerate(plain) if name in _WORDS[what]), None) for what in wanted]
     if None in found:
-        found = [0, 1, 2]  # a header in other words: by position
+        found = [*by_position]  # a header in other words: by position
     return [i for i in found if i is not None], True
 
 
-def _collect(lines: Iterator[Row], places: Sequence[int], path: Path) -> _Triples:
+def _collect(lines: Iterator[Row], places: Sequence[int], path: Path, column: str) -> _Triples:
     out = _Triples()
     user, item, rating = places
     for number, cells in lines:
@@ -75,7 +80,7 @@ def _collect(lines: Iterator[Row], places: Sequence[int], path: Path) -> _Triple
         except ValueError:
             value = np.nan
         if not np.isfinite(value):
-            raise DataError(f"{path}: line {number}: expected a rating, found {cells[rating]!r}.")
+            raise DataError(f"{path}: line {number}: expected a {column}, found {cells[rating]!r}.")
         out.user.append(out.users.setdefault(cells[user], len(out.users)))
         out.item.append(out.items.setdefault(cells[item], len(out.items)))
         out.value.append(value)
@@ -83,7 +88,7 @@ def _collect(lines: Iterator[Row], places: Sequence[int], path: Path) -> _Triple
     return out
 
 
-def _matrix(triples: _Triples, duplicates: Duplicates, path: Path) -> Table:
+def _matrix(triples: _Triples, duplicates: str, path: Path) -> Table:
     users, row = _sorted(triples.users, triples.user)
     items, column = _sorted(triples.items, triples.item)
     order = np.lexsort((column, row))

@@ -1,0 +1,66 @@
+"""The public part of a model of ratings as one file: what every user may have, and all that serving one needs."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cofactor.engines.checkpoint import atomic
+from cofactor.masked import Layout
+from cofactor.types import Array, CofactorError
+
+
+class Public(NamedTuple):
+    """The extended factor (see :mod:`cofactor.masked.halves`), names of its columns, layout and declared range."""
+
+    factor: Array
+    items: Array
+    layout: Layout
+    rating_range: tuple[float, float] | None = None
+
+
+def arrays(held: Public) -> dict[str, Array]:
+    """Return the arrays of the file; what is None is left out."""
+    settings = {name: np.array(value) for name, value in asdict(held.layout).items() if value is not None}
+    limits = {} if held.rating_range is None else {"rating_range": np.array(held.rating_range)}
+    return {"factor": held.factor, "feature_names": held.items, **settings, **limits}
+
+
+def write(path: Path, held: Public) -> None:
+    """Write an npz file without pickles."""
+    with atomic(path) as file:
+        np.savez(file, **arrays(held))  # type: ignore[arg-type]
+
+
+def read(path: Path) -> Public:
+    """Read it, or say what else the file is."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = dict(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise CofactorError(f"{path}: expected the public part of a model of ratings, found: {error}.") from error
+    missing = {"factor", "feature_names", "rank", "biases", "ridge", "bias_ridge"} - set(found)
+    if missing:
+        raise CofactorError(
+            f"{path}: expected the public part of a model of ratings, found a file without "
+            f"{', '.join(sorted(missing))}."
+        )
+    alpha, limits = found.get("alpha"), found.get("rating_range")
+    layout = Layout(
+        int(found["rank"]),
+        bool(found["biases"]),
+        float(found["ridge"]),
+        float(found["bias_ridge"]),
+        None if alpha is None else float(alpha),
+    )
+    if found["factor"].shape != (layout.width, len(found["feature_names"])):
+        raise CofactorError(
+            f"{path}: expected a factor of shape {(layout.width, len(found['feature_names']))}, "
+            f"found {found['factor'].shape}."
+        )
+    declared = None if limits is None else (float(limits[0]), float(limits[1]))
+    return Public(found["factor"], found["feature_names"], layout, declared)
