@@ -181,7 +181,7 @@ def run(
             if stop(history[warm:]):
                 break
             drawn = _participants(session, participation, seed, t, rows)
-            ledger = ledger and ledger.charge(*method.costs(t).values())  # type: ignore[attr-defined]
+            ledger = _charge(ledger, method, t)
             shared, line = _round(method, session, shared, t, drawn=drawn, watch=watch)
             history.append(line)
             if checkpoint and checkpoint.due(t):
@@ -213,6 +213,11 @@ def _open_ledger(method: Method, rounds: int, done: int, n_clients: int, Xs: Seq
     n = n_clients if method.plan.privacy.unit is Unit.CLIENT else sum(X.shape[0] for X in Xs)
     method.plan.ledger(rounds, n)
     return method.plan.ledger(done, n)
+
+
+def _charge(ledger: Ledger | None, method: Method, t: int) -> Ledger | None:
+    """Pay for round t before it begins."""
+    return ledger.charge(*method.plan.costs(t).values()) if ledger and isinstance(method, Private) else None
 
 
 def _warm_rounds(method: Method) -> int:
@@ -289,7 +294,7 @@ def _check_paid(method: Method, reply: Reply, t: int) -> None:
     """Refuse a message of a private method that has not paid what the plan says."""
     if not isinstance(method, Private) or not len(reply.clients):
         return
-    declared, paid = method.costs(t), {name: release.cost for name, release in reply.message.cost.items()}
+    declared, paid = method.plan.costs(t), {name: release.cost for name, release in reply.message.cost.items()}
     if paid != declared:
         raise ClientError(f"client {reply.client}, round {t}: expected the costs {declared}, found {paid}.")
 

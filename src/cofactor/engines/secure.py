@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -28,6 +28,11 @@ NOT_ADDITIVE = (
     "Use a method whose messages are summed (`cofactor methods` says which), such as 'exact' with start='lap'."
 )
 
+NO_BUFFER = (
+    "secure aggregation of asynchronous updates is refused: the server merges every update as it arrives, without a "
+    "buffer of several to add up, so it would see each one. Run the method in rounds."
+)
+
 
 @dataclass(frozen=True)
 class Secure:
@@ -47,6 +52,10 @@ class Secure:
         with self.engine.open(_Unstacked(method), Xs, seed) as session:
             assert isinstance(session, InlineSession | MpiSession)
             yield SecureSession(session)
+
+    def stream(self, method: Method, Xs: Sequence[Data], plan: Any) -> NoReturn:
+        """Refuse: an update that arrives alone has no sum to hide in."""
+        raise PrivacyError(NO_BUFFER)
 
 
 class _Unstacked:

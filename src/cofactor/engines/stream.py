@@ -20,10 +20,18 @@ from cofactor.engines.history import Round
 from cofactor.engines.inline import Inline
 from cofactor.engines.rounds import Callback, Reply, Run, Session, Watch, check_message
 from cofactor.method import SERVER, Method, rng
+from cofactor.privacy.errors import PrivacyError
+from cofactor.privacy.plan import Private
 from cofactor.types import Array, ClientError, CofactorError, Data, Shared
 
 SPEED = 1
 """Last word of the address of a simulated time, which keeps it apart from what a method draws in that step."""
+
+
+NOT_PRIVATE = (
+    "privacy is refused: in an asynchronous stream a client sends as many updates as its speed allows, so no plan of "
+    "rounds can pay for them beforehand. Run the method in rounds."
+)
 
 
 class Speeds(Protocol):
@@ -208,6 +216,8 @@ def give_up(client: int, deadline: float, version: int) -> None:
 
 
 def _check(method: Method, updates: int, deadline: float) -> None:
+    if isinstance(method, Private):
+        raise PrivacyError(NOT_PRIVATE)
     if updates < 1:
         raise CofactorError(f"updates must be at least 1. Found {updates}.")
     if not deadline > 0:

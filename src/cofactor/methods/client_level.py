@@ -9,7 +9,6 @@ import numpy as np
 
 from cofactor.method import total
 from cofactor.privacy import clip
-from cofactor.privacy.accountant import Cost
 from cofactor.privacy.plan import Plan
 from cofactor.types import Array, Data, Local, Message, Shared
 
@@ -42,10 +41,6 @@ class ClientLevel:
     def additive(self) -> bool:
         """As the method says."""
         return self.method.additive
-
-    def costs(self, t: int) -> dict[str, Cost]:
-        """What the arrays of round t cost."""
-        return self.plan.costs(t)
 
     def rowwise(self, t: int) -> bool:
         """No: every client adds its own noise."""

@@ -21,7 +21,7 @@ from cofactor.local.stats import for_codes, lipschitz, normalize
 from cofactor.local.updates import HALS
 from cofactor.method import total
 from cofactor.privacy import bounded, clip
-from cofactor.privacy.accountant import Cost, Unit
+from cofactor.privacy.accountant import Unit
 from cofactor.privacy.plan import Plan, Privacy
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
@@ -52,10 +52,6 @@ class NoisyStatistics:
     def rounds(self) -> int:
         """As many as were paid for."""
         return len(self.plan.shares)
-
-    def costs(self, t: int) -> dict[str, Cost]:
-        """What the arrays of round t cost."""
-        return self.plan.costs(t)
 
     def rowwise(self, t: int) -> bool:
         """No: every client adds its own noise."""

@@ -23,7 +23,7 @@ from cofactor.method import total
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 from cofactor.privacy import bounded, clip
-from cofactor.privacy.accountant import Cost, Unit
+from cofactor.privacy.accountant import Unit
 from cofactor.privacy.plan import Plan, Privacy
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
@@ -58,10 +58,6 @@ class Moments:
     def rounds(self) -> int:
         """Two, and the power iterations."""
         return len(self.plan.shares)
-
-    def costs(self, t: int) -> dict[str, Cost]:
-        """What the arrays of round t cost."""
-        return self.plan.costs(t)
 
     def rowwise(self, t: int) -> bool:
         """No: every client adds its own noise."""

@@ -37,10 +37,6 @@ SKETCH = (
     "privacy is refused: a sketch that all parties know is no protection. Its columns are rows or features in plain "
     "sight, and all of the data are recovered after ceil(n/d) rounds. Use 'dp-moments' or 'dp-nmf'."
 )
-STREAM = (
-    "privacy is refused: an asynchronous stream sends every update on its own, so there is no sum to hide it in and no "
-    "plan of rounds to pay for. Run the method in rounds."
-)
 NONE = (
     "privacy is refused: this method has no private form. Use 'dp-moments' or 'dp-nmf', or, with unit='client', a "
     "method that averages factors ('fedavg', 'fedmavg', 'felb', ...) or counts votes ('asso', ...), without sweeps."

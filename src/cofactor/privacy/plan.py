@@ -131,7 +131,3 @@ class Private(Protocol):
     def plan(self) -> Plan:
         """The budget and how it is split."""
         ...
-
-    def costs(self, t: int) -> dict[str, Cost]:
-        """What the arrays of round t cost; a message must have paid exactly that."""
-        ...
