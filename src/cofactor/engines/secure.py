@@ -96,7 +96,8 @@ class SecureSession:
         terms = self._terms(tuple(int(j) for j in participants), size(schema), t)
         total, survivors, sent = self._sum(terms, vectors, t)
         sums = unpack(total, schema)
-        _check_scale(sums, t)
+        with self._guard(f"round {t}"):
+            _check_scale(sums, [reply.message for reply in replies], t)
         empty = {name: np.zeros(shape)[()] for name, shape in schema.items()}
         stand_in = Message(empty, 0.0, next(iter(cost.values())))
         return [Reply(np.array(survivors), stand_in, sent), Reply(participants[:0], sums)]
@@ -164,11 +165,11 @@ class SecureSession:
         return self.session.refit(factor)
 
 
-def _check_scale(sums: Message, t: int) -> None:
+def _check_scale(sums: Message, messages: list[Message], t: int) -> None:
     """Refuse arrays so small that rounding to 2^-24 has eaten their digits; a single number (a loss) may be."""
     for name, a in sums.arrays.items():
         top = float(np.abs(a).max(initial=0.0))
-        if np.ndim(a) and 0 < top < SMALL:
+        if np.ndim(a) and top < SMALL and any(np.any(message.arrays[name]) for message in messages):
             raise PrivacyError(
                 f"round {t}: {name!r}: expected values of about 1, found {top:.3g} at most; secure summation rounds to "
                 "multiples of 6e-8. Multiply the data by a public constant first."

@@ -1,0 +1,149 @@
+"""Secure summation as an engine: the same factor as in plain sight, and nothing but sums to be seen."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.engines.test_mpi import script
+
+from cofactor import FederatedBMF, FederatedNMF, Privacy, run
+from cofactor.data import synthetic
+from cofactor.engines import secure
+from cofactor.engines.checkpoint import Checkpoint
+from cofactor.engines.secure import Secure
+from cofactor.methods import catalog
+from cofactor.privacy.errors import ParameterError, PrivacyError
+from cofactor.privacy.secure_sum import Server
+
+SUMS = ["fedavg", "fedprox", "fedmavg", "fedmgs", "ipalm", "mur", "syn-sd", "syn-ssd-u", "syn-ssd-v", "syn-ssd-uv"]
+
+
+@pytest.fixture
+def Xs():
+    return synthetic.blocks(5, [30, 9, 2, 23, 1], features=14, rank=3, seed=3).Xs
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_every_additive_method_gives_the_plain_result(name, Xs):
+    method = catalog.make(name, 3)
+    plain, hidden = (run(method, Xs, rounds=5, engine=engine) for engine in (None, Secure()))
+    np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-5)
+    for W, V in zip(hidden.codes, plain.codes, strict=True):
+        np.testing.assert_allclose(W, V, atol=1e-3)
+
+
+@pytest.mark.parametrize("start", ["lap", "random"])
+def test_exact_statistics_under_masks(start, Xs):
+    method = catalog.make("exact", 3, start=start)
+    plain, hidden = (run(method, Xs, rounds=8, engine=engine) for engine in (None, Secure()))
+    np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-4)
+    assert hidden.history[-1].participants == 5
+    assert hidden.history[-1].bytes_up > plain.history[-1].bytes_up  # keys, shares and masks are counted
+
+
+@pytest.mark.parametrize("name", [n for n in catalog.names(boolean=True) if n in ("boolean-exact", "felb", "asso")])
+def test_boolean_sums(name, Xs):
+    bits = [(X > np.median(X)).astype(float) for X in Xs]
+    options = {} if name == "boolean-exact" else {"align": None}
+    method = catalog.make(name, 3, **options)
+    plain, hidden = (run(method, bits, rounds=6, engine=engine) for engine in (None, Secure()))
+    np.testing.assert_array_equal(hidden.factor, plain.factor)
+
+
+@pytest.mark.parametrize("name", ["oneshot", "fnmf-lap", "exact"])
+def test_methods_that_need_single_messages_are_refused_before_anything_is_sent(name, Xs):
+    with pytest.raises(PrivacyError) as refusal:
+        run(catalog.make(name, 3), Xs, engine=Secure(), watch=lambda *_: pytest.fail("a message was sent"))
+    assert str(refusal.value) == secure.NOT_ADDITIVE
+
+
+def test_the_estimators_choose_a_start_that_sums_allow(Xs):
+    assert FederatedNMF(3, secure=True, rounds=5, tol=0).fit(Xs).n_rounds_ == 5
+    bits = [(X > np.median(X)).astype(int) for X in Xs]
+    FederatedBMF(3, method="boolean-exact", secure=True, rounds=6).fit(bits)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_fewer_than_three_clients_have_no_secret(count, Xs):
+    with pytest.raises(ParameterError, match="secure summation needs at least 3 clients"):
+        FederatedNMF(3, secure=True).fit(Xs[:count])
+
+
+def test_what_the_server_is_given_differs_from_every_message(Xs, monkeypatch):
+    seen, plain = [], []
+    receive = Server.receive
+    monkeypatch.setattr(Server, "receive", lambda self, message: (seen.append(message), receive(self, message))[1])
+    method = catalog.make("fedavg", 3)
+    run(method, Xs, rounds=1, watch=lambda t, replies: plain.extend(r.message for r in replies))
+    run(method, Xs, rounds=1, engine=Secure())
+    masked = [np.frombuffer(m.words, "<u8") for m in seen if hasattr(m, "words")]
+    assert len(masked) == len(Xs)
+    for words, message in zip(masked, plain, strict=True):
+        values = np.concatenate([[message.weight], *(np.ravel(a) for a in message.arrays.values())])
+        steps = np.rint(values * 2**24).astype(np.int64).view(np.uint64)
+        assert not (words == steps).any()
+        # uniform words have their top bit set half of the time; small fixed-point numbers never or all together
+        assert 0.2 < (words >> np.uint64(63)).mean() < 0.8
+
+
+def test_a_watcher_sees_the_sum_and_who_is_in_it(Xs):
+    seen = []
+    run(catalog.make("fedavg", 3), Xs, rounds=1, engine=Secure(), watch=lambda t, replies: seen.extend(replies))
+    stand_in, total = seen
+    assert list(stand_in.clients) == [0, 1, 2, 3, 4]
+    assert not any(np.any(a) for a in stand_in.message.arrays.values())
+    assert len(total.clients) == 0
+    assert total.message.weight == sum(map(len, Xs))
+
+
+def test_part_of_the_clients(Xs):
+    method = catalog.make("fedavg", 3)
+    plain, hidden = (run(method, Xs, rounds=4, participation=0.6, engine=e) for e in (None, Secure()))
+    np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-5)
+    assert [r.participants for r in hidden.history] == [3] * 4
+
+
+def test_tiny_clients_each_mask_their_own(rng):
+    Xs = [rng.uniform(size=(1, 6)) for _ in range(7)]
+    method = catalog.make("exact", 2, start="random")
+    plain, hidden = (run(method, Xs, rounds=4, engine=engine) for engine in (None, Secure()))
+    np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-4)
+    assert hidden.history[-1].participants == 7
+
+
+def test_a_scale_that_rounding_would_eat_is_refused(Xs):
+    with pytest.raises(PrivacyError, match="expected values of about 1"):
+        run(catalog.make("exact", 3, start="random"), [X * 1e-5 for X in Xs], engine=Secure())
+
+
+def test_a_checkpoint_goes_on_under_masks(Xs, tmp_path):
+    method = catalog.make("exact", 3, start="random")
+    whole = run(method, Xs, rounds=6, engine=Secure())
+    run(method, Xs, rounds=3, engine=Secure(), checkpoint=Checkpoint(tmp_path / "c.npz"))
+    resumed = run(method, Xs, rounds=6, engine=Secure(), checkpoint=Checkpoint(tmp_path / "c.npz"))
+    np.testing.assert_allclose(resumed.factor, whole.factor, atol=1e-9)
+
+
+def test_distributed_noise_comes_out_once(Xs):
+    """With secure sums the noise in the mean is that of one release, without them every client adds the whole."""
+    deviations = {}
+    for hidden in (False, True):
+        sums = []
+        model = FederatedNMF(3, privacy=Privacy(1.0, 1e-3), secure=hidden, random_state=0)
+        method = model._method(Xs)
+        run(method, Xs, rounds=1, engine=Secure() if hidden else None, watch=lambda t, r: sums.append(r))  # noqa: B023
+        total = sum(r.message.arrays["sum"] for r in sums[0])
+        exact = sum((X / np.linalg.norm(X, axis=1, keepdims=True)).sum(axis=0) for X in Xs)
+        deviations[hidden] = np.std(total - exact)
+        expected = method.plan.sigma(0, "sum", 1.0, 5)
+        assert 0.4 * expected < deviations[hidden] < 1.8 * expected
+    assert deviations[True] < deviations[False]
+
+
+def test_secure_sums_over_processes_are_the_inline_ones(tmp_path):
+    script(3, "masked.py", "masked.json", cwd=tmp_path)
+    found = json.loads((tmp_path / "masked.json").read_text())
+    assert found["gap"] < 1e-5
+    assert found["private"]["epsilon"] == pytest.approx(1.0, rel=1e-9)
+    assert found["private"]["alike"]
+    assert "secure summation needs at least 3 clients" in found["few"]
