@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cofactor.engines.history import Round
 from cofactor.engines.inline import Inline
 from cofactor.engines.rounds import Engine, Run
-from cofactor.engines.secure import Secure
 from cofactor.estimators import clients
 from cofactor.masked import Layout
 from cofactor.method import Method
@@ -90,7 +89,11 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _carrier(self) -> Engine | None:
         """Return the engine, under masks if sums are to be secure."""
-        return Secure(self.engine or Inline()) if self.secure else self.engine
+        if not self.secure:
+            return self.engine
+        from cofactor.engines.secure import Secure  # needs the extra "secure"
+
+        return Secure(self.engine or Inline())
 
     def _run(self, method: Method, data: list[Data]) -> Run:
         """Run the method."""

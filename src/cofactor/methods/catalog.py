@@ -24,7 +24,7 @@ from cofactor.methods.sketched import BLOCKED
 from cofactor.methods.summed import Summed
 from cofactor.methods.syn import SYN
 from cofactor.privacy.plan import Privacy
-from cofactor.privacy.secure_sum.messages import threshold
+from cofactor.privacy.secure_sum import threshold
 from cofactor.schedules import Switch
 from cofactor.types import CofactorError
 
