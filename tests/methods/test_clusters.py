@@ -1,5 +1,7 @@
 """Federated clustering: Lloyd's steps from sums are pooled Lloyd, no row leaves, and sorted digits are told apart."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -10,8 +12,11 @@ from cofactor import run
 from cofactor.data import datasets
 from cofactor.engines.rounds import check_message
 from cofactor.local import kmeans
+from cofactor.local.sets import Simplex
 from cofactor.method import SERVER, rng
+from cofactor.methods import catalog
 from cofactor.methods.clusters import Clusters, labels
+from cofactor.methods.fedmavg import FedMAvg
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +64,57 @@ def test_clients_of_one_row_work_from_random_seeds():
     many, one = (run(Clusters(3), Xs, rounds=8, start=X[:3]) for Xs in (list(X[:, None]), [X]))
     assert np.isfinite(many.history[-1].loss)
     assert many.history[-1].loss <= 1.5 * one.history[-1].loss
+
+
+def test_clients_of_one_row_find_clusters_far_from_any_random_start():
+    draw, truth = np.random.default_rng(0), np.repeat([0, 1, 2], 40)
+    X = draw.normal(100 + 20 * np.eye(3)[truth] @ draw.normal(size=(3, 6)), 1.0)
+    result = run(Clusters(3), list(X[:, None]), rounds=30)
+    losses = [line.loss for line in result.history[1:]]
+    assert np.diff(losses).max() <= 1e-9 * losses[0]
+    assert adjusted_rand_score(truth, np.concatenate(labels(result.codes))) == 1
+
+
+def test_a_cluster_whose_client_is_absent_stays_where_it_is(digits):
+    Xs, truth = digits
+    result = run(Clusters(10), Xs, rounds=20, participation=0.5)
+    assert normalized_mutual_info_score(truth, np.concatenate(labels(result.codes))) >= 0.65
+
+
+def test_changes_with_everybody_present_are_plain_sums(digits):
+    plain = Clusters(10)
+    a, b = (run(method, digits[0], rounds=10) for method in (plain, plain.partial()))
+    np.testing.assert_allclose(b.factor, a.factor, atol=1e-10)
+
+
+def test_equal_rows_are_one_cluster():
+    result = run(Clusters(3), [np.ones((4, 2)), np.ones((5, 2))], rounds=5)
+    assert result.history[-1].loss == 0
+    assert len({int(label) for part in labels(result.codes) for label in part}) == 1
+
+
+@pytest.mark.parametrize("name", catalog.names(clusters=True))
+def test_methods_pickle_send_what_they_declare_and_keep_their_dtype(name, digits):
+    method, parts = catalog.make(name, 3), [X[:20].astype(np.float32) for X in digits[0][:4]]
+    assert pickle.loads(pickle.dumps(method)) == method
+    shared = method.start(64, rng(0, SERVER, -1))
+    states = [method.join(X, shared, rng(0, j, -1)) for j, X in enumerate(parts)]
+    for t in range(3):
+        replies = [method.step(X, shared.broadcast(), s, t, rng(0, 0, t)) for X, s in zip(parts, states)]
+        states, sent = [list(r) for r in zip(*replies)]
+        for j, message in enumerate(sent):
+            check_message(message, method.schema(64, t), client=j, t=t)
+        shared = method.aggregate(shared, sent, t)
+        assert shared.factor.dtype == np.float32
+
+
+def test_seeded_codes_are_on_the_simplex_and_do_better_than_from_a_random_start(digits):
+    Xs, truth = digits
+    seeded, plain = (run(m, Xs, rounds=15) for m in (catalog.make("simplex", 10), FedMAvg(10, codes=Simplex())))
+    for W in seeded.codes:
+        np.testing.assert_allclose(W.sum(axis=1), 1)
+    a, b = (normalized_mutual_info_score(truth, np.concatenate(labels(o.codes))) for o in (seeded, plain))
+    assert a > b + 0.2
 
 
 def test_sparse_equals_dense(digits):

@@ -26,7 +26,7 @@ class FederatedKMeans(ClusterMixin, Federated):
 
     Clients begin by clustering alone (no centre of fewer than two rows leaves), and the server runs weighted k-means++
     on their centres: a start that finds clusters that only one client has. Clients with a single row have no say in the
-    start, and where all are so small it is random.
+    start, and where all are so small it is random, at the scale of the data from the second round on.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ def _statistics(X: Data, W: Array, H: Array, layout: Layout) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Averaged:
+class Pulled:
     """FedMAvg (Wang et al. 2022), every row a client of its own: local copies of the items, averaged per item.
 
     A row takes Q2 gradient steps (size ``1 / (gamma |v_u|^2)``) on its copy of the items that it rated, of all items

@@ -24,11 +24,15 @@ class Clusters:
 
     Round 0 seeds: clients cluster alone (at most one centre for two rows, so that no row leaves) and the server runs
     weighted k-means++ with ``restarts`` on all centres. Later rounds are exact: clients send the sum and the count of
-    the rows nearest to each centre. Where nobody has two rows the seeds stay random.
+    the rows nearest to each centre. Where nobody has two rows the seeds are random, and a centre that no row ever chose
+    is thrown anew around the largest cluster, as far as rows lie from their centres.
+
+    ``changes=True`` is for rounds with absent clients: they stay in the server's running sums with what they sent last.
     """
 
     rank: int
     restarts: int = 20
+    changes: bool = False
 
     rounds = None
     warm_rounds = 1
@@ -40,24 +44,24 @@ class Clusters:
         return t >= 1
 
     def partial(self) -> Self:
-        """Absent clients are simply not in the means."""
-        return self
+        """Send changes."""
+        return replace(self, changes=True)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``sums`` (k x m), ``counts`` (k) and ``loss``; in round 0 of the client's own centres."""
         return {"sums": (self.rank, n_features), "counts": (self.rank,), "loss": ()}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
-        """Begin at random or public centres; ``seed`` is for the server's restarts."""
+        """Begin at random or public centres; ``seed`` is for later draws, ``used`` marks centres that had rows."""
         H = random_factor(self.rank, n_features, rng) if factor is None else factor
-        return Shared(H, memory={"seed": int(rng.integers(2**31))})
+        return Shared(H, memory={"seed": int(rng.integers(2**31)), "used": np.zeros(self.rank, bool)})
 
     def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
         """No row belongs anywhere yet."""
         return Local(np.zeros((data.shape[0], self.rank), data.dtype))
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
-        """Send the sums and counts of the rows of each centre, own or shared."""
+        """Send the sums and counts of the rows of each centre, own or shared, or how they changed."""
         H = shared.factor if t > 0 else self._own_centres(data, rng)
         W = np.zeros((data.shape[0], self.rank), data.dtype)
         loss = 0.0
@@ -66,8 +70,10 @@ class Clusters:
             loss = 0.5 * kmeans.distances(data, H).min(axis=1).sum()
         if t == 0:  # a centre of a single row would be that row
             W[:, W.sum(axis=0) < ROWS_PER_CENTRE] = 0
-        sums = np.ascontiguousarray(np.asarray(arrays.times_codes(data, W)).T)
-        return Local(W), Message({"sums": sums, "counts": W.sum(axis=0), "loss": np.float64(loss)}, data.shape[0])
+        counted = W - local.codes if self.changes else W  # codes are zeros before the first shared centres
+        sums = np.ascontiguousarray(np.asarray(arrays.times_codes(data, counted)).T)
+        sent = {"sums": sums, "counts": counted.sum(axis=0), "loss": np.float64(loss)}
+        return local if t == 0 else Local(W), Message(sent, data.shape[0])
 
     def _own_centres(self, data: Data, rng: np.random.Generator) -> Array:
         """Cluster alone; no centre at all with fewer than two rows."""
@@ -77,24 +83,33 @@ class Clusters:
         return kmeans.fit(data, k, weights=np.ones(data.shape[0]), rng=rng)[0]
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """Cluster the clients' centres; then take means. A centre without rows stays where it is."""
+        """Cluster the clients' centres; then take means. A centre whose rows are absent stays where it is."""
         dtype = messages[0].arrays["sums"].dtype
-        loss = float(sum(m.arrays["loss"] for m in messages))
-        if t == 0:
-            return shared._replace(factor=self._seeded(shared, messages).astype(dtype), loss=loss)
-        sums = total(messages).arrays
-        counts = sums["counts"][:, None]
-        H = np.where(counts > 0, sums["sums"] / np.maximum(counts, 1), shared.factor)
-        return shared._replace(factor=H.astype(dtype), loss=loss)
+        sent = total(messages)
+        moved = self._seeded(shared, messages) if t == 0 else self._means(shared, sent, t)
+        return moved._replace(factor=moved.factor.astype(dtype), loss=float(sent.arrays["loss"]))
 
-    def _seeded(self, shared: Shared, messages: list[Message]) -> Array:
+    def _seeded(self, shared: Shared, messages: list[Message]) -> Shared:
         counts = np.concatenate([m.arrays["counts"] for m in messages]).astype(np.float64)
         kept = counts > 0
         if kept.sum() < self.rank:
-            return shared.factor
+            return shared
         centres = np.vstack([m.arrays["sums"] for m in messages])[kept] / counts[kept, None]
         rng = np.random.default_rng(shared.memory["seed"])
-        return kmeans.fit(centres, self.rank, weights=counts[kept], rng=rng, restarts=self.restarts)[0]
+        H = kmeans.fit(centres, self.rank, weights=counts[kept], rng=rng, restarts=self.restarts)[0]
+        return shared._replace(factor=H, memory={**shared.memory, "used": np.ones(self.rank, bool)})
+
+    def _means(self, shared: Shared, sent: Message, t: int) -> Shared:
+        kept = {name: sent.arrays[name] + shared.memory.get(name, 0) for name in ("sums", "counts")}
+        counts = kept["counts"]
+        H = np.where(counts[:, None] > 0, kept["sums"] / np.maximum(counts, 1)[:, None], shared.factor)
+        used = shared.memory["used"] | (counts > 0)
+        if not used.all():
+            spread = np.sqrt(2 * float(sent.arrays["loss"]) / (sent.weight * H.shape[1]))
+            noise = np.random.default_rng([shared.memory["seed"], t]).normal(0, spread, H.shape)
+            H = np.where(used[:, None], H, H[counts.argmax()] + noise)
+        memory = {**shared.memory, "used": used, **(kept if self.changes else {})}
+        return shared._replace(factor=H, memory=memory)
 
     def factor(self, shared: Shared) -> Array:
         """Return the centres."""
@@ -134,7 +149,7 @@ class Seeded:
 
     def partial(self) -> Self:
         """Absent clients are simply not in the means."""
-        return replace(self, seeds=self.seeds.partial(), method=self.method.partial())
+        return replace(self, method=self.method.partial())
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """Sums and counts of the client's own centres, then what the method sends."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from cofactor import masked
 from cofactor.masked import Layout
-from cofactor.masked.items import Averaged, Items, Solved
+from cofactor.masked.items import Items, Pulled, Solved
 from cofactor.method import Method, total
 from cofactor.methods.fedmavg import Diminishing
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
@@ -146,7 +146,7 @@ def masked_fedmavg(
     if not gamma >= 1:
         raise CofactorError(f"gamma must be at least 1. Found {gamma}.")
     held = _layout(rank, biases=biases, ridge=ridge, bias_ridge=bias_ridge, alpha=alpha)
-    return Masked(held, Averaged(Diminishing(factor_steps), gamma))
+    return Masked(held, Pulled(Diminishing(factor_steps), gamma))
 
 
 def _layout(rank: int, *, biases: bool | None, ridge: float, bias_ridge: float | None, alpha: float | None) -> Layout:
