@@ -8,7 +8,7 @@ import sys
 import numpy as np
 from scipy import sparse
 
-from cofactor import run
+from cofactor import Privacy, run
 from cofactor.data import synthetic
 from cofactor.engines.mpi import Mpi
 from cofactor.engines.rounds import Run
@@ -49,6 +49,14 @@ def cases():
     bits = [(X > np.median(X)).astype(float) for X in Xs]
     for name in catalog.names(boolean=True):
         yield name, catalog.make(name, 3), bits, {}
+    ratings = [sparse.csr_matrix(np.where(X > 1, np.ceil(X), 0)) for X in Xs]
+    for name in catalog.names(masked=True):
+        yield name, catalog.make(name, 2), ratings, {}
+    for name in catalog.names(clusters=True):
+        yield name, catalog.make(name, 3), Xs, {}
+    for name in catalog.names(private=True):
+        asked = Privacy(1.0, 1e-6, insecure_seed=1)
+        yield name, catalog.make_for(name, 3, {}, privacy=asked, n_features=14, participants=7, rounds=ROUNDS), Xs, {}
     X = np.vstack(Xs)
     for name in catalog.names(blocked=True):
         method = catalog.make(name, 3, shape=X.shape, iterations=6)
