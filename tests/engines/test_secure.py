@@ -57,8 +57,11 @@ def test_methods_that_need_single_messages_are_refused_before_anything_is_sent(n
     assert str(refusal.value) == secure.NOT_ADDITIVE
 
 
-def test_the_estimators_choose_a_start_that_sums_allow(Xs):
+def test_the_estimators_choose_what_sums_allow(Xs):
     assert FederatedNMF(3, secure=True, rounds=5, tol=0).fit(Xs).n_rounds_ == 5
+    fnmf = FederatedNMF(3, method="fnmf-lap", secure=True, rounds=5, tol=0, random_state=0).fit(Xs)
+    plain = FederatedNMF(3, method="fnmf-lap", options={"sums": True}, rounds=5, tol=0, random_state=0).fit(Xs)
+    np.testing.assert_allclose(fnmf.components_, plain.components_, atol=1e-5)
     bits = [(X > np.median(X)).astype(int) for X in Xs]
     FederatedBMF(3, method="boolean-exact", secure=True, rounds=6).fit(bits)
 

@@ -16,11 +16,12 @@ from cofactor.local import symmetric
 from cofactor.local.outliers import Outliers
 from cofactor.local.refit import refit
 from cofactor.methods import catalog
+from cofactor.methods.client_level import ClientLevel
 from cofactor.methods.dp_nmf import dp_nmf, floored
 from cofactor.methods.moments import Moments, moments, signal
 from cofactor.methods.private import privately
 from cofactor.metrics import pooled_error
-from cofactor.privacy.errors import BudgetError, ParameterError, PrivacyError
+from cofactor.privacy.errors import BudgetError, OutOfRangeError, ParameterError, PrivacyError
 from cofactor.privacy.plan import Plan
 from cofactor.types import CofactorError
 
@@ -304,6 +305,23 @@ def test_a_message_that_has_not_paid_is_refused(Xs):
     plan = moments(3, privacy=privacy(), n_features=12).plan
     with pytest.raises(CofactorError, match="client 0, round 0: expected the costs"):
         run(Forgetful(3, plan), Xs)
+
+
+def test_a_client_that_clips_nothing_is_refused_before_its_message_leaves(Xs):
+    method = catalog.make_for("fedavg", 3, {}, privacy=privacy(8.0, 0.1, "client"), **SETTING)
+    seen = []
+    with pytest.raises(OutOfRangeError, match="a message clipped to norm 1 was expected"):
+        run(Unclipped(method.method, method.plan, method.bound), Xs, watch=lambda t, replies: seen.append(t))
+    assert not seen
+
+
+@dataclass(frozen=True)
+class Unclipped(ClientLevel):
+    """A client that sends its factor as it is."""
+
+    def step(self, data, shared, local, t, rng):
+        local, message = self.method.step(data, shared, local, t, rng)
+        return local, self.plan.release(t, {"factor": message.arrays["factor"]}, {"factor": self.bound}, rng)
 
 
 def test_a_seed_for_the_noise_is_on_record(Xs):

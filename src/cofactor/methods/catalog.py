@@ -62,11 +62,17 @@ def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = 8) -> O
 
 
 def _fnmf(align: Any, what: str) -> Callable[..., Averaged]:
-    """Return the maker of FNMF with one alignment, at the clients and in the server's fixed-point barycenter."""
+    """Return the maker of FNMF with one alignment, at the clients and in the server's fixed-point barycenter.
 
-    def make(rank: int, *, sweeps: int = 50, gamma: float = 0.01, common_start: bool = False) -> Averaged:
-        center = Barycentric(FixedPoint(align))
-        return Averaged(rank, aggregator=center, sweeps=sweeps, align=align, gamma=gamma, common_start=common_start)
+    With ``sums`` clients align what they upload to the broadcast factor, and the server needs the sum of it only.
+    """
+
+    def make(
+        rank: int, *, sweeps: int = 50, gamma: float = 0.01, common_start: bool = False, sums: bool = False
+    ) -> Averaged:
+        center = Mean() if sums else Barycentric(FixedPoint(align))
+        options = {"sweeps": sweeps, "align": align, "gamma": gamma, "common_start": common_start}
+        return Averaged(rank, aggregator=center, aligned_upload=sums, **options)
 
     make.__doc__ = f"FNMF, components matched by {what}."
     return make
@@ -161,7 +167,8 @@ def make_for(
 ) -> Method:
     """Build a method by name for a run: private for its whole plan if ``privacy`` is asked for, or for secure sums.
 
-    ``exact`` then starts where sums allow it: at random with privacy, at aligned means with secure summation.
+    ``exact`` then starts where sums allow it: at random with privacy, at aligned means with secure summation, which
+    also makes FNMF align at the clients.
     """
     parts = threshold(participants) if secure else 1
     if name in PRIVATE:
@@ -172,6 +179,8 @@ def make_for(
         return make(name, rank, privacy=privacy, **{o: v for o, v in plan.items() if o in known}, **options)
     if name == "exact" and (secure or privacy):
         options = {"start": "random" if privacy else "lap", **options}
+    if secure and "sums" in options_of(name):
+        options = {"sums": True, **options}
     method = make(name, rank, **options)
     setting = {"n_features": n_features, "participants": participants, "rounds": rounds}
     return method if privacy is None else private_form(method, privacy, secure=secure, **setting)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from numpy.random import Generator
 
-from cofactor.privacy import gaussian, zcdp
+from cofactor.privacy import clip, gaussian, zcdp
 from cofactor.privacy.accountant import Budget, Cost, Ledger, Spend, Unit
 from cofactor.privacy.errors import ParameterError
 from cofactor.privacy.gaussian import check_positive
@@ -104,8 +104,12 @@ class Plan:
     def release(self, t: int, values: Mapping[str, Array], bounds: Mapping[str, float], rng: Generator) -> Message:
         """Return the message of round t: values of bounded L2 sensitivity, on the grid, with noise, and their cost.
 
-        The weight is 1, whatever the client holds: its rows are nobody's business.
+        The weight is 1, whatever the client holds: its rows are nobody's business. For the unit client the bound holds
+        for the message itself, and one that was not clipped is refused here, before it leaves.
         """
+        if self.privacy.unit is Unit.CLIENT:
+            for name, a in values.items():
+                clip.require({name: a}, bounds[name])
         costs, source = self.costs(t), self._source(rng)
         paid = {name: Release(costs[name], bounds[name], self.sigma(t, name, bounds[name])) for name in values}
         noisy = {name: self._mechanism(paid[name])(a, source)[0] for name, a in values.items()}
