@@ -42,7 +42,7 @@ def mean_row(X: Array, rank: int, privacy: Privacy, seed: int) -> Array:
 
 
 def two_moments(X: Array, rank: int, privacy: Privacy, seed: int) -> Array:
-    return run(moments(rank, privacy=privacy, n_features=X.shape[1]), [X], seed=seed).factor
+    return run(moments(rank, privacy=privacy), [X], seed=seed).factor
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Uncentred(Moments):
 
 
 def uncentred(X: Array, rank: int, privacy: Privacy, seed: int) -> Array:
-    plan = moments(rank, privacy=privacy, n_features=X.shape[1]).plan
+    plan = moments(rank, privacy=privacy).plan
     return run(Uncentred(rank, plan), [X], seed=seed).factor
 
 

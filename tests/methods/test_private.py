@@ -27,7 +27,7 @@ from cofactor.types import CofactorError
 
 HARDLY = 1e9
 """An epsilon at which noise is below 1e-4."""
-SETTING = {"n_features": 12, "participants": 4, "rounds": 3}
+SETTING = {"participants": 4, "rounds": 3}
 
 
 def privacy(epsilon=1.0, delta=1e-6, unit="record", **more):
@@ -48,12 +48,8 @@ def private_methods(epsilon, unit):
     """Return every private form by name."""
     ask = privacy(epsilon, unit=unit, insecure_seed=7)
     found = {
-        "moments": moments(3, privacy=ask, n_features=12),
-        "narrow moments": replace(
-            moments(3, privacy=ask, n_features=12),
-            width=5,
-            plan=Plan(ask, ({"sum": 0.2, "count": 0.1}, {"power": 0.3}, {"moment": 0.4})),
-        ),
+        "moments": moments(3, privacy=ask),
+        "narrow moments": replace(moments(3, privacy=ask), widest=5),
         "statistics": dp_nmf(3, privacy=ask, rounds=3, outliers=None),
         "statistics with outliers": dp_nmf(3, privacy=ask, rounds=3, outliers=0.5),
     }
@@ -120,7 +116,7 @@ def test_a_client_moves_a_sum_by_at_most_its_bound(name, rng):
 
 def test_moments_are_those_of_the_pooled_unit_rows(Xs):
     X = unit_rows(np.vstack(Xs))
-    method = moments(3, privacy=privacy(HARDLY), n_features=12)
+    method = moments(3, privacy=privacy(HARDLY))
     shared = method.start(12, np.random.default_rng(0))
     for t in range(2):
         steps = [method.step(Xj, shared, method.join(Xj, shared, None), t, np.random.default_rng(0))[1] for Xj in Xs]
@@ -136,7 +132,7 @@ def test_moments_are_those_of_the_pooled_unit_rows(Xs):
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, lambda X: X.astype(np.float32)])
 def test_without_noise_the_twin_has_the_factor_of_the_data(Xs, kind):
-    method = moments(3, privacy=privacy(HARDLY), n_features=12)
+    method = moments(3, privacy=privacy(HARDLY))
     found = run(method, [kind(X) for X in Xs])
     random = np.random.default_rng(0).uniform(size=(3, 12))
     by_chance = pooled_error(Xs, [refit(X, random) for X in Xs], random)
@@ -145,12 +141,16 @@ def test_without_noise_the_twin_has_the_factor_of_the_data(Xs, kind):
     assert found.history[-1].participants == 4
 
 
-def test_power_rounds_find_the_span_of_the_whole_moment(rng):
-    H = rng.gamma(0.5, size=(3, 40))
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_of_many_features_the_most_frequent_enter_the_moment(kind, rng):
+    """Three patterns in 20 features, and 100 rare ones that say nothing: the moment need not know these."""
+    H = np.hstack([rng.gamma(0.5, size=(3, 20)), np.full((3, 100), 1e-4)])
     X = rng.gamma(0.5, size=(300, 3)) @ H
-    ask = privacy(HARDLY)
-    plan = Plan(ask, ({"sum": 0.2, "count": 0.1}, {"power": 0.2}, {"power": 0.2}, {"moment": 0.3}))
-    found = run(Moments(3, plan, 8), [X])
+    method = replace(moments(3, privacy=privacy(HARDLY)), widest=20)
+    shared = method.start(120, np.random.default_rng(0))
+    first = method.step(kind(X), shared, method.join(X, shared, None), 0, np.random.default_rng(0))[1]
+    np.testing.assert_array_equal(method.aggregate(shared, [first], 0).extra["features"], np.arange(20))
+    found = run(method, [kind(X)])
     assert pooled_error([X], found.codes, found.factor) < 0.05
 
 
@@ -169,7 +169,7 @@ def test_statistics_without_noise_are_projected_steps_on_the_pooled_rows(Xs):
 
 def test_client_level_without_noise_and_clip_is_the_method_with_equal_weights(Xs):
     plain = replace(catalog.make("fedavg", 3, common_start=True), aggregator=Mean(weighted=False))
-    asked = privately(plain, privacy(HARDLY, unit="client", clip=10.0), n_features=12, rounds=4)
+    asked = privately(plain, privacy(HARDLY, unit="client", clip=10.0), rounds=4)
     start = np.random.default_rng(5).uniform(size=(3, 12))
     expected, found = (run(m, Xs, rounds=4, start=start) for m in (plain, asked))
     np.testing.assert_allclose(found.factor, expected.factor, atol=5e-3)
@@ -178,7 +178,7 @@ def test_client_level_without_noise_and_clip_is_the_method_with_equal_weights(Xs
 def test_votes_without_noise_are_the_plain_count(rng):
     Xs = [(rng.random((60, 12)) < 0.3).astype(float) for _ in range(5)]
     plain = catalog.make("asso", 3, align=None)
-    asked = privately(catalog.make("asso", 3), privacy(HARDLY, unit="client"), n_features=12, rounds=1)
+    asked = privately(catalog.make("asso", 3), privacy(HARDLY, unit="client"), rounds=1)
     np.testing.assert_array_equal(run(asked, Xs).factor, run(plain, Xs).factor)
     release = run_messages(asked, Xs)[0].cost["factor"]
     assert release.clip == np.sqrt(3 * 12)
@@ -191,6 +191,17 @@ def run_messages(method, Xs):
 
 
 # --- the pieces ---
+
+
+def test_one_column_stands_for_all_that_do_not_vary(rng):
+    """The best factor of a matrix with proportional columns comes from the matrix with these merged into one."""
+    c = rng.uniform(size=5)
+    X = rng.uniform(size=(30, 6))
+    wide = np.hstack([X, np.tile(c, (30, 1))])
+    merged = np.hstack([X, np.full((30, 1), np.linalg.norm(c))])
+    W, H = rng.uniform(size=(30, 3)), rng.uniform(size=(3, 7))
+    spread = np.hstack([H[:, :-1], np.outer(H[:, -1], c / np.linalg.norm(c))])
+    assert np.isclose(np.linalg.norm(wide - W @ spread), np.linalg.norm(merged - W @ H))
 
 
 @given(st.integers(1, 9), st.integers(0, 1000))
@@ -285,7 +296,7 @@ class Overdrawn(Plan):
 
 
 def test_a_budget_that_would_be_exceeded_stops_before_the_round(Xs):
-    plan = moments(3, privacy=privacy(), n_features=12).plan
+    plan = moments(3, privacy=privacy()).plan
     seen = []
     with pytest.raises(BudgetError, match="the budget is epsilon = 1"):
         run(Moments(3, Overdrawn(plan.privacy, plan.shares)), Xs, watch=lambda t, replies: seen.append(t))
@@ -302,7 +313,7 @@ class Forgetful(Moments):
 
 
 def test_a_message_that_has_not_paid_is_refused(Xs):
-    plan = moments(3, privacy=privacy(), n_features=12).plan
+    plan = moments(3, privacy=privacy()).plan
     with pytest.raises(CofactorError, match="client 0, round 0: expected the costs"):
         run(Forgetful(3, plan), Xs)
 
@@ -336,7 +347,7 @@ def test_a_seed_for_the_noise_is_on_record(Xs):
 
 def test_noise_differs_between_clients_even_with_an_insecure_seed(Xs):
     seen = []
-    method = moments(3, privacy=privacy(insecure_seed=1), n_features=12)
+    method = moments(3, privacy=privacy(insecure_seed=1))
     run(method, [Xs[0], Xs[0]], rounds=1, watch=lambda t, replies: seen.extend(r.message for r in replies))
     assert np.abs(seen[0].arrays["sum"] - seen[1].arrays["sum"]).max() > 1e-3
 
@@ -362,7 +373,7 @@ def test_nonsense_is_refused_by_name(bad, word):
 def test_delta_above_one_in_n_is_refused_before_anything_is_released(Xs):
     seen = []
     with pytest.raises(ParameterError, match="delta must be below 1/n"):
-        run(moments(3, privacy=privacy(delta=0.01), n_features=12), Xs, watch=lambda t, r: seen.append(t))
+        run(moments(3, privacy=privacy(delta=0.01)), Xs, watch=lambda t, r: seen.append(t))
     assert not seen
 
 
@@ -422,7 +433,7 @@ def test_sketch_sharing_gets_no_privacy(name, unit, Xs):
 def test_blocks_get_no_privacy():
     method = catalog.make("dsanls", 3, shape=(60, 60))
     with pytest.raises(PrivacyError) as refusal:
-        privately(method, privacy(), n_features=60, rounds=5)
+        privately(method, privacy(), rounds=5)
     assert str(refusal.value) == SKETCH
 
 
@@ -459,7 +470,7 @@ def test_moments_beat_statistics_and_come_near_the_pooled_factor(rng):
         name: pooled_error([X], out.codes, out.factor)
         for name, out in {
             "pooled": run(catalog.make("exact", 5), [X]),
-            "moments": run(moments(5, privacy=ask, n_features=40), [X]),
+            "moments": run(moments(5, privacy=ask), [X]),
             "statistics": run(dp_nmf(5, privacy=ask, outliers=None), [X]),
         }.items()
     }

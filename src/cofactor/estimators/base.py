@@ -78,14 +78,17 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _named_method(self, rank: int, data: list[Data]) -> Method:
         """Build the method that was named, for this number of clients and features."""
         assert isinstance(self.method, str)
-        return catalog.make_for(
-            self.method, rank, self._options(), privacy=self.privacy, secure=self.secure, **self._setting(data)
-        )
+        return catalog.make_for(self.method, rank, self._options(), **self._setting(data))
 
-    def _setting(self, data: list[Data]) -> dict[str, int]:
-        """Return what of a run a private method depends on."""
+    def _setting(self, data: list[Data]) -> dict[str, Any]:
+        """Return what of a run its method depends on."""
         participants = max(1, round(self.participation * len(data)))
-        return {"n_features": data[0].shape[1], "participants": participants, "rounds": self._rounds()}
+        return {
+            "participants": participants,
+            "rounds": self._rounds(),
+            "privacy": self.privacy,
+            "secure": self.secure,
+        }
 
     def _carrier(self) -> Engine | None:
         """Return the engine, under masks if sums are to be secure."""
@@ -153,11 +156,7 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             )
         if self.n_components is not None and self.method.rank != k:
             raise CofactorError(f"n_components is {k}, but the method was made with rank {self.method.rank}.")
-        return (
-            self.method
-            if self.privacy is None
-            else catalog.private_form(self.method, self.privacy, **self._setting(data), secure=self.secure)
-        )
+        return catalog.adapt(self.method, **self._setting(data))
 
     def _seed(self) -> int:
         return seed_of(self.random_state)

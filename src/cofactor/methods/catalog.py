@@ -159,39 +159,34 @@ def make_for(
     rank: int,
     options: Mapping[str, Any],
     *,
-    n_features: int,
     participants: int,
     rounds: int,
     privacy: Privacy | None = None,
     secure: bool = False,
 ) -> Method:
-    """Build a method by name for a run: private for its whole plan if ``privacy`` is asked for, or for secure sums.
+    """Build a method by name for a run: for secure sums, and private over its whole plan if that is asked for.
 
     ``exact`` then starts where sums allow it: at random with privacy, at aligned means with secure summation, which
     also makes FNMF align at the clients.
     """
-    parts = threshold(participants) if secure else 1
     if name in PRIVATE:
         if privacy is None:
             raise CofactorError(f"method {name!r}: expected privacy=Privacy(epsilon=..., delta=...). Found none.")
-        known = options_of(name)
-        plan = {"n_features": n_features, "parts": parts}
-        return make(name, rank, privacy=privacy, **{o: v for o, v in plan.items() if o in known}, **options)
+        return make(name, rank, privacy=privacy, parts=threshold(participants) if secure else 1, **options)
     if name == "exact" and (secure or privacy):
         options = {"start": "random" if privacy else "lap", **options}
     if secure and "sums" in options_of(name):
         options = {"sums": True, **options}
-    method = make(name, rank, **options)
-    setting = {"n_features": n_features, "participants": participants, "rounds": rounds}
-    return method if privacy is None else private_form(method, privacy, secure=secure, **setting)
+    return adapt(make(name, rank, **options), participants=participants, rounds=rounds, privacy=privacy, secure=secure)
 
 
-def private_form(
-    method: Method, privacy: Privacy, *, n_features: int, participants: int, rounds: int, secure: bool = False
+def adapt(
+    method: Method, *, participants: int, rounds: int, privacy: Privacy | None = None, secure: bool = False
 ) -> Method:
-    """Return the private form of a method for a run (see :func:`cofactor.methods.private.privately`)."""
-    parts = threshold(participants) if secure else 1
-    return privately(method, privacy, n_features=n_features, rounds=rounds, parts=parts)
+    """Return a method as it is, or its private form for a run of so many participants and rounds."""
+    if privacy is None:
+        return method
+    return privately(method, privacy, rounds=rounds, parts=threshold(participants) if secure else 1)
 
 
 def find(name: str) -> Callable[..., Method]:

@@ -24,7 +24,7 @@ class ClientLevel:
 
     method: Any
     plan: Plan
-    bound: float
+    bound: float = 1.0
     bits: bool = False
 
     @property
@@ -66,8 +66,9 @@ class ClientLevel:
         """Let the method step, then clip its update and add noise."""
         local, message = self.method.step(data, shared, local, t, rng)
         factor = message.arrays["factor"] / (message.weight if self.additive else 1.0)
-        update = clip.norm(factor - self._origin(shared), self.bound)
-        return local, self.plan.release(t, {"factor": update}, {"factor": self.bound}, rng)
+        bound = float(np.sqrt(factor.size)) if self.bits else self.bound
+        update = clip.norm(factor - self._origin(shared), bound)
+        return local, self.plan.release(t, {"factor": update}, {"factor": bound}, rng)
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Give the method the noisy factors, or where sums are enough the mean of them."""

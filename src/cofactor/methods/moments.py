@@ -9,9 +9,8 @@ percent, since the objective of NMF with unconstrained codes depends on the seco
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -32,32 +31,27 @@ MEAN, COUNT = 0.10, 0.01
 CLIP = 0.85
 """Centred rows are clipped at this multiple of their root mean square, which the released mean tells. Flat, too."""
 SMALLEST = 0.05
-WHOLE_MOMENT = 2048
-"""Up to so many features the m x m moment is released; beyond, its action on a narrow basis, in two rounds."""
-POWERS, EXTRA = 2, 10
+WIDEST = 2048
+"""Of more features than these only the ones with the largest mean enter the second moment."""
 TWIN_ROWS, TWIN_ROUNDS = 4000, 300
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Round 0: sum of the rows and their count. Last round: second moment around the mean (packed, sensitivity C^2).
+    """Round 0: sum of the rows and their count. Round 1: second moment around the mean (packed, sensitivity C^2).
 
-    With ``width`` (for many features) the rounds between send ``sum y (y^T Q)`` (m x width) for the last orthonormal
-    basis Q, noisy power iterations, and the last one the second moment of ``Q^T y`` alone. For the unit client every
-    client sends means over its rows, which the same bounds hold for. ``outliers`` are taken out of the codes.
+    Of very many features only the ``widest`` with the largest released mean enter the second moment: noise grows with
+    the square root of their number, and rare features have little to say. For the unit client every client sends means
+    over its rows, which the same bounds hold for. ``outliers`` are taken out of the codes.
     """
 
     rank: int
     plan: Plan
-    width: int | None = None
     outliers: Outliers | None = None
+    widest: int = WIDEST
 
     additive = True
-
-    @property
-    def rounds(self) -> int:
-        """Two, and the power iterations."""
-        return len(self.plan.shares)
+    rounds = 2
 
     def rowwise(self, t: int) -> bool:
         """No: every client adds its own noise."""
@@ -68,9 +62,9 @@ class Moments:
         return self
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """``sum`` (m) and ``count``; ``power`` (m x width); ``moment`` (packed)."""
-        d = self.width or n_features
-        shapes = {"sum": (n_features,), "count": (), "power": (n_features, d), "moment": (symmetric.size(d),)}
+        """``sum`` (m) and ``count``; then ``moment`` (packed)."""
+        d = min(self.widest, n_features)
+        shapes = {"sum": (n_features,), "count": (), "moment": (symmetric.size(d),)}
         return {name: shapes[name] for name in self.plan.shares[t]}
 
     def bounds(self, shared: Shared, t: int) -> dict[str, float]:
@@ -78,14 +72,11 @@ class Moments:
         return dict.fromkeys(self.plan.shares[t], 1.0 if t == 0 else float(shared.extra["bound"]) ** 2)
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
-        """Begin with a basis that reads no data; the factor is empty until the last round."""
+        """Begin with nothing: the factor is empty until the last round."""
         if factor is not None:
             raise CofactorError("dp-moments takes no start: its factor comes from two released moments alone.")
-        width = self.width or 0
-        if width > n_features:
-            raise CofactorError(f"width: expected at most the {n_features} features. Found {width}.")
-        basis = np.linalg.qr(rng.standard_normal((n_features, width)))[0]
-        extra = {"center": np.zeros(n_features), "bound": np.float64(1.0), "basis": basis}
+        chosen = np.arange(min(self.widest, n_features))
+        extra = {"center": np.zeros(n_features), "bound": np.float64(1.0), "features": chosen}
         return Shared(np.zeros((self.rank, n_features)), extra, {"seed": np.int64(rng.integers(1 << 62))})
 
     def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
@@ -94,40 +85,31 @@ class Moments:
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Sum over the rows, each inside its bound, and add noise."""
-        sums = self._first(data) if t == 0 else self._centred(data, shared, t)
+        sums = self._first(data) if t == 0 else self._centred(data, shared)
         n = data.shape[0] if self.plan.privacy.unit is Unit.CLIENT else 1
         means = {name: a / n for name, a in sums.items()}
         return local, self.plan.release(t, means, self.bounds(shared, t), rng)
 
     def _first(self, data: Data) -> dict[str, Array]:
-        sums = sum(block.sum(axis=0) for block in bounded.blocks(data, self.plan.privacy.clip))
-        found = {"sum": np.asarray(sums), "count": np.asarray(float(data.shape[0]))}
+        found = {"sum": bounded.total(data, self.plan.privacy.clip), "count": np.asarray(float(data.shape[0]))}
         return {name: found[name] for name in self.plan.shares[0]}
 
-    def _centred(self, data: Data, shared: Shared, t: int) -> dict[str, Array]:
-        center, bound, Q = (shared.extra[name] for name in ("center", "bound", "basis"))
-        last = t + 1 == self.rounds
-        found: Any = 0.0
-        for block in bounded.blocks(data, self.plan.privacy.clip):
-            Y = clip.rows(block - center, float(bound))
-            if last:
-                Z = Y @ Q if Q.size else Y
-                found = found + Z.T @ Z
-            else:
-                found = found + Y.T @ (Y @ Q)
-        return {"moment": symmetric.packed(found)} if last else {"power": found}
+    def _centred(self, data: Data, shared: Shared) -> dict[str, Array]:
+        center, bound, chosen = (shared.extra[name] for name in ("center", "bound", "features"))
+        moment = np.zeros((len(chosen), len(chosen)))
+        for block in bounded.blocks(data, self.plan.privacy.clip, chosen if len(chosen) < len(center) else None):
+            Y = clip.rows(block - center[chosen], float(bound))
+            moment += Y.T @ Y
+        return {"moment": symmetric.packed(moment)}
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """Centre, turn the basis, or draw the twin and factorize it."""
+        """Find the centre, or draw the twin and factorize it."""
         sums = total(messages)
         if t == 0:
             return self._open(shared, sums)
-        if t + 1 < self.rounds:
-            return shared._replace(extra={**shared.extra, "basis": np.linalg.qr(sums.arrays["power"])[0]})
-        rows = float(shared.memory["rows"])
-        twin = self._twin(shared, sums, t, rows)
-        H = Alone(Summed(self.rank), TWIN_ROUNDS)(twin, self.rank, np.random.default_rng(int(shared.memory["seed"])))[1]
-        return shared._replace(factor=H.astype(np.float64))
+        twin, rng = self._twin(shared, sums), np.random.default_rng(int(shared.memory["seed"]))
+        H = Alone(Summed(self.rank), TWIN_ROUNDS)(twin, self.rank, rng)[1]
+        return shared._replace(factor=_spread(H.astype(np.float64), shared))
 
     def _open(self, shared: Shared, sums: Message) -> Shared:
         """Return the state with the mean, and with the clip that a mean of such length leaves for the centred rows.
@@ -139,20 +121,24 @@ class Moments:
         sigma = self.plan.sigma(0, "sum", 1.0, sums.weight) / rows
         square = float(np.clip(mean @ mean - len(mean) * sigma**2, 0.0, 1.0))
         bound = max(CLIP * np.sqrt(1.0 - square), SMALLEST)
-        extra = {**shared.extra, "center": np.maximum(mean, 0.0), "bound": np.float64(bound)}
+        chosen = np.sort(np.argsort(-mean, kind="stable")[: self.widest])
+        extra = {"center": np.maximum(mean, 0.0), "bound": np.float64(bound), "features": chosen}
         return shared._replace(extra=extra, memory={**shared.memory, "rows": np.float64(rows)})
 
-    def _twin(self, shared: Shared, sums: Message, t: int, rows: float) -> Array:
-        """Return rows from a Gaussian with the released mean and what of the moment stands out of the noise."""
-        Q = shared.extra["basis"]
-        d = self.width or len(shared.extra["center"])
-        sigma = self.plan.sigma(t, "moment", self.bounds(shared, t)["moment"], sums.weight)
-        values, vectors = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], d))
-        values, vectors = signal(values, vectors, symmetric.noise_edge(sigma, d))
-        vectors = Q @ vectors if Q.size else vectors
+    def _twin(self, shared: Shared, sums: Message) -> Array:
+        """Return rows from a Gaussian with the released mean and what of the moment stands out of the noise.
+
+        Features outside the moment do not vary, so one column of the same norm, the last, stands for all of them.
+        """
+        chosen, rows = shared.extra["features"], float(shared.memory["rows"])
+        sigma = self.plan.sigma(1, "moment", self.bounds(shared, 1)["moment"], sums.weight)
+        values, vectors = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], len(chosen)))
+        values, vectors = signal(values, vectors, symmetric.noise_edge(sigma, len(chosen)))
         rng = np.random.default_rng([int(shared.memory["seed"]), 1])
-        drawn = rng.standard_normal((TWIN_ROWS, len(values))) * np.sqrt(values / rows)
-        return np.maximum(shared.extra["center"] + drawn @ vectors.T, 0.0).astype(np.float32)
+        drawn = (rng.standard_normal((TWIN_ROWS, len(values))) * np.sqrt(values / rows)) @ vectors.T
+        varying = np.maximum(shared.extra["center"][chosen] + drawn, 0.0)
+        constant = np.full((TWIN_ROWS, 1), np.linalg.norm(_rest(shared)))
+        return np.hstack([varying, constant]).astype(np.float32)
 
     def factor(self, shared: Shared) -> Array:
         """Return the factor of the twin."""
@@ -161,6 +147,21 @@ class Moments:
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor, outliers aside: they stay at the client."""
         return refit(data, factor) if self.outliers is None else self.outliers.refit(data, factor)
+
+
+def _rest(shared: Shared) -> Array:
+    """Return the centre with zeros for the features of the second moment."""
+    rest = shared.extra["center"].copy()
+    rest[shared.extra["features"]] = 0.0
+    return rest
+
+
+def _spread(H: Array, shared: Shared) -> Array:
+    """Return the factor of all features from that of the twin: columns that are multiples of one share its loadings."""
+    rest = _rest(shared)
+    spread = np.outer(H[:, -1], rest / max(np.linalg.norm(rest), 1e-300))
+    spread[:, shared.extra["features"]] = H[:, :-1]
+    return spread
 
 
 def signal(values: Array, vectors: Array, edge: float) -> tuple[Array, Array]:
@@ -174,18 +175,13 @@ def signal(values: Array, vectors: Array, edge: float) -> tuple[Array, Array]:
     return (found + np.sqrt(found**2 - edge**2)) / 2, vectors[:, keep]
 
 
-def moments(rank: int, *, privacy: Privacy, n_features: int, outliers: float | None = None, parts: int = 1) -> Moments:
+def moments(rank: int, *, privacy: Privacy, outliers: float | None = None, parts: int = 1) -> Moments:
     """Private NMF by released moments: a noisy mean, a noisy centred second moment, the factor of their twin.
 
     ``outliers`` is the threshold, in units of an average entry of a row, above which a residual is kept out of codes.
     """
-    model = None if outliers is None else Outliers(outliers)
-    first = _first(privacy)
-    if n_features <= WHOLE_MOMENT:
-        return Moments(rank, Plan(privacy, (first, {"moment": 1 - MEAN - COUNT}), parts), outliers=model)
-    each = (1 - MEAN - COUNT) / (POWERS + 1)
-    shares: tuple[Mapping[str, float], ...] = (first, *[{"power": each}] * POWERS, {"moment": each})
-    return Moments(rank, Plan(privacy, shares, parts), min(2 * rank + EXTRA, n_features), model)
+    plan = Plan(privacy, (_first(privacy), {"moment": 1 - MEAN - COUNT}), parts)
+    return Moments(rank, plan, None if outliers is None else Outliers(outliers))
 
 
 def _first(privacy: Privacy) -> dict[str, float]:

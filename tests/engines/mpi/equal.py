@@ -56,7 +56,7 @@ def cases():
         yield name, catalog.make(name, 3), Xs, {}
     for name in catalog.names(private=True):
         asked = Privacy(1.0, 1e-6, insecure_seed=1)
-        yield name, catalog.make_for(name, 3, {}, privacy=asked, n_features=14, participants=7, rounds=ROUNDS), Xs, {}
+        yield name, catalog.make_for(name, 3, {}, privacy=asked, participants=7, rounds=ROUNDS), Xs, {}
     X = np.vstack(Xs)
     for name in catalog.names(blocked=True):
         method = catalog.make(name, 3, shape=X.shape, iterations=6)

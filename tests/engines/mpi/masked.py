@@ -24,7 +24,7 @@ there = run(method, mine, rounds=8, engine=Secure(engine))
 here = run(method, Xs, rounds=8, engine=Secure())
 
 asked = Privacy(1.0, 1e-3)
-setting = {"n_features": 14, "participants": 5, "rounds": 2}
+setting = {"participants": 5, "rounds": 2}
 private = run(catalog.make_for("exact", 3, {}, privacy=asked, secure=True, **setting), mine, engine=Secure(engine))
 
 try:
