@@ -23,7 +23,9 @@ from cofactor.types import CofactorError
 
 def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
-    config = _config(given, config_file)
+    config = runs.settled(_config(given, config_file))
+    if config.why and speaks() and not (quiet or as_json):
+        Console().print(f"Method {config.why}", soft_wrap=True)
     with Progress(runs.planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
         folder = runs.fit(config, out, callbacks=[progress])
     if speaks():

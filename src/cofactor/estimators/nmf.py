@@ -18,8 +18,11 @@ from cofactor.estimators.base import Federated
 from cofactor.local.refit import refit
 from cofactor.method import Method
 from cofactor.methods import catalog
+from cofactor.methods.blocks import blocks
+from cofactor.methods.choice import choose, density_of
+from cofactor.methods.sketched import Sketched
 from cofactor.metrics import pooled_error
-from cofactor.types import Array, Data
+from cofactor.types import Array, CofactorError, Data
 
 
 class FederatedNMF(Federated):
@@ -29,8 +32,9 @@ class FederatedNMF(Federated):
     ----------
     n_components : the rank k; None takes min(10, features, rows).
     method : a name from :func:`cofactor.methods.catalog.names` or a method object. ``"exact"`` reaches the
-        pooled answer in a few rounds, ``"oneshot"`` comes within 1-2 % of it with one upload per client.
-    rounds : the most rounds to run.
+        pooled answer in a few rounds, ``"oneshot"`` comes within 1-2 % of it with one upload per client. ``"dsanls"``,
+        ``"mu"``, ``"hals"`` and ``"anls-bpp"`` take one matrix; ``"auto"`` chooses by shape, density and rank.
+    rounds : the most rounds to run; the iterations of methods on one matrix.
     tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same numbers everywhere.
@@ -46,6 +50,7 @@ class FederatedNMF(Federated):
     history_ : one :class:`~cofactor.engines.history.Round` per round: loss, drift, bytes, seconds, participants.
     reconstruction_err_ : ``|X - W H|_F / |X|_F`` over all rows.
     n_rounds_ : rounds that were run.
+    choice_ : with ``method="auto"``, the method that was chosen and why.
 
     Examples
     --------
@@ -89,19 +94,33 @@ class FederatedNMF(Federated):
     def _check(self, X: Any, client: Any) -> Data:
         return clients.check_one(X, client)
 
-    def _named_method(self, rank: int) -> Method:
-        assert isinstance(self.method, str)
-        return catalog.make(self.method, rank, **(self.options or {}))
+    def _method(self, data: list[Data]) -> Method:
+        if not isinstance(self.method, str):
+            return super()._method(data)
+        name, rank, options = self.method, self._rank(data), dict(self.options or {})
+        shape = sum(X.shape[0] for X in data), data[0].shape[1]
+        if name == "auto":
+            self.choice_ = choose(shape, rank, density=density_of(data[0]), clients=len(data))
+            name = self.choice_.method
+        if name in catalog.names(blocked=True):
+            if len(data) > 1:
+                raise CofactorError(
+                    f"method {name!r} works on row and column blocks of one matrix: expected one without groups, found "
+                    f"{len(data)} clients."
+                )
+            options = {"iterations": self.rounds, "shape": shape, **options}
+        return catalog.make(name, rank, **options)
 
     def _run(self, method: Method, data: list[Data]) -> Run:
+        blocked = isinstance(method, Sketched)
         return run(
             method,
-            data,
-            rounds=self.rounds,
+            blocks(data[0], 1) if blocked else data,
+            rounds=method.rounds or self.rounds if blocked else self.rounds,
             seed=self._seed(),
             engine=self.engine,
             participation=self.participation,
-            stop=Stop(self.tol),
+            stop=Stop(0 if blocked else self.tol),
             callbacks=self.callbacks,
         )
 

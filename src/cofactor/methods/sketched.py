@@ -205,6 +205,8 @@ def dsanls(
     """
     n, m = shape
     share = size if size is not None else 0.03 if min(n, m) >= LARGE else 0.1
+    for side in shape if size is not None else ():
+        sketch.size_of(share, side, rank)  # a size that cannot work is refused before anything runs
     rows, columns = (Subsampling(share) if size is not None or 2 * a >= b else None for a, b in ((n, m), (m, n)))
     return Sketched(rank, n, ProximalCD(Ramp(weight, weight)), rows, columns, iterations)
 

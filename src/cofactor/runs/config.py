@@ -20,7 +20,7 @@ FEATURES = ("same", "intersection", "union", "position")
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that decides a run. Paths are made absolute when a run is written."""
+    """Everything that decides a run; ``why`` says why a method was chosen. Paths become absolute in a run folder."""
 
     inputs: list[str]
     rank: int
@@ -40,11 +40,12 @@ class Config:
     alpha: float = 0.5
     image: str | None = None
     ratings: bool = False
+    why: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
-        if self.boolean and self.method == "exact":
+        if self.boolean and self.method in ("exact", "auto"):
             object.__setattr__(self, "method", catalog.names(boolean=True)[0])
         object.__setattr__(self, "boolean", self.method in catalog.names(boolean=True))
         if self.blocked:
@@ -64,6 +65,11 @@ class Config:
             raise CofactorError(f"image: expected height x width of a picture, as 28x28; found {self.image!r}.")
         if self.split and self.by in ("dirichlet", "sorted") and not self.label:
             raise CofactorError(f"--by {self.by} spreads rows by a label; name its column with --label.")
+
+    @property
+    def together(self) -> bool:
+        """Whether all rows are in one place: one file that is not made into clients."""
+        return len(self.inputs) == 1 and not (self.group_by or self.split)
 
     @property
     def blocked(self) -> bool:

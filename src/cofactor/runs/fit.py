@@ -22,6 +22,8 @@ from cofactor.local.refit import refit
 from cofactor.method import Method, rng
 from cofactor.methods import catalog
 from cofactor.methods.alone import Alone
+from cofactor.methods.choice import Choice, choose, density_of
+from cofactor.methods.sketched import Sketched
 from cofactor.methods.summed import Summed
 from cofactor.metrics import pooled_error, relative_error, rmsd
 from cofactor.report.sections.boolean import shrunk
@@ -41,6 +43,7 @@ LOCAL_CELLS = 2 * 10**8
 
 def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
     """Read the inputs, run the method, and write the run folder."""
+    config = settled(config)
     if config.engine == "mpi":
         from cofactor.runs import mpi
 
@@ -50,6 +53,27 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
     prepared = _prepare(config, inputs)  # what cannot be run leaves no folder behind
     folder = RunFolder.create(out, config, describe(inputs))
     return _run(folder, config, inputs, prepared, callbacks=callbacks)
+
+
+def settled(config: Config) -> Config:
+    """Return the configuration with a method in place of "auto", and the reason."""
+    if config.method != "auto":
+        return config
+    if config.engine == "mpi":
+        from cofactor.runs import mpi
+
+        choice = mpi.alone("the inputs", lambda: chosen(config, blocks=True))
+    else:
+        choice = chosen(config)
+    return replace(config, method=choice.method, why=choice.why)
+
+
+def chosen(config: Config, *, blocks: bool | None = None) -> Choice:
+    """Choose the method for the data of a configuration."""
+    if not config.together:
+        return choose((0, 0), config.rank, clients=2)
+    table = read_table(config.inputs[0], config, blocks=blocks)
+    return choose(table.shape, config.rank, density=density_of(table.X))
 
 
 def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
@@ -95,8 +119,8 @@ def named_method(config: Config, **more: Any) -> Method:
 
 def planned_rounds(config: Config) -> int:
     """Return the most rounds that a configuration will run."""
-    if config.blocked:  # an iteration takes two rounds, whatever the shape
-        return named_method(config, shape=(1, 1)).rounds or config.rounds
+    if config.blocked:  # the shape is not known yet, and does not matter here
+        return Sketched(config.rank, 0, iterations=config.options.get("iterations", config.rounds)).rounds
     return min(config.rounds, named_method(config).rounds or config.rounds)
 
 

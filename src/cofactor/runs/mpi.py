@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -26,6 +26,8 @@ from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, describe, in_blocks, matched_inputs, read_table, simulated
 from cofactor.types import Array, CofactorError, Data
 
+T = TypeVar("T")
+
 
 def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
     """Read this process's clients, run the method with the other processes, and write the run folder.
@@ -36,7 +38,7 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
     team = engine.processes
     with team.guard("the inputs"):
         config = config.absolute()
-        if len(config.inputs) == 1 and not (config.split or config.group_by):
+        if config.together:
             config = replace(config, split=team.count, by="rows")
         inputs = open_own(config, team)
         lines = _all(team, _describe(config, inputs))
@@ -59,6 +61,11 @@ def resume(folder: RunFolder, *, callbacks: Sequence[Callback] = ()) -> RunFolde
                     "contents, or another number of processes."
                 )
         return _run(folder, config, inputs, engine, callbacks)
+
+
+def alone(where: str, work: Callable[[], T]) -> T:
+    """Let process 0 do something for all."""
+    return Mpi().processes.alone(where, work)
 
 
 def open_own(config: Config, team: Processes) -> Inputs:
