@@ -3,7 +3,7 @@
 Measured (benchmarks/sketched.py, part choice: seconds to a moderate error, one thread, float32), ``exact`` takes this
 many times as long as ``dsanls``: 0.2 at 1000 x 1000, 0.3 to 0.5 on 20000 x 800 and 20000 x 2000, 0.6 to 1.1 at 2000 x
 2000, 0.8 to 1.4 at 5000 x 5000, 1.3 to 1.9 at 8000 x 8000 and 10000 x 10000. Where at most 0.3 of the values are not
-zero, ``dsanls`` does not reach that error at all. Unsketched methods on blocks do the work of ``exact`` with more traffic (k
+zero, ``dsanls`` does not get there at all. Unsketched methods on blocks do the work of ``exact`` with more traffic (k
 numbers for every row and column) and without its start and momentum: they are never chosen.
 """
 

@@ -97,9 +97,10 @@ class Sketched:
         """``product`` (k x d), in the last round ``factor`` (k x m); ``loss``; in the first ``covered`` (4 numbers)."""
         if t == self.rounds - 1:
             return {"factor": (self.rank, n_features), "loss": ()}
-        S, side = self._draw(0, t, n_features), self.n_rows if t % 2 else n_features
+        kind, side = (self.row_sketch, self.n_rows) if t % 2 else (self.column_sketch, n_features)
+        width = sketch.size_of(kind.size, side, self.rank) if kind else side
         covered = {"covered": (4,)} if t == 0 else {}
-        return {"product": (self.rank, S.d if S else side), "loss": (), **covered}
+        return {"product": (self.rank, width), "loss": (), **covered}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Send a seed, from which all draw the same start and the same sketches; or a public start, once."""
