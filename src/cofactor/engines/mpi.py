@@ -136,7 +136,7 @@ class MpiSession:
         mine = [reply.message for reply in replies]
         dtypes = next(d for d in self.team.exchange(where, _dtypes(mine[0]) if mine else None) if d)
         sums = _unpack_sums(self.team.sum(_pack_sums(mine, schema)), schema)
-        empty = {name: np.zeros(shape, dtypes[name])[()] for name, shape in schema.items()}
+        empty = {name: np.broadcast_to(np.zeros((), dtypes[name]), shape)[()] for name, shape in schema.items()}
         return [Reply(participants, Message(empty, 0.0)), Reply(participants[:0], sums)]
 
     def _gathered(self, where: str, replies: list[Reply], schema: Schema) -> list[Reply]:
@@ -183,8 +183,9 @@ def _pack_sums(messages: list[Message], schema: Schema) -> Array:
     """Return the sum of this process's messages, weights included, as one flat array; zeros for none."""
     if not messages:
         return np.zeros(1 + sum(int(np.prod(shape)) for shape in schema.values()))
-    sums = total(messages)
-    return np.concatenate([np.ravel(sums.arrays[name]) for name in schema] + [np.array([sums.weight])])
+    sums = total(messages) if len(messages) > 1 else messages[0]
+    parts = [np.ravel(sums.arrays[name]) for name in schema] + [np.array([sums.weight])]
+    return np.concatenate(parts, dtype=np.float64)
 
 
 def _unpack_sums(flat: Array, schema: Schema) -> Message:

@@ -170,7 +170,7 @@ class Sketched:
             check_cover(sums.arrays["covered"], shared.memory["whole"])
         if "factor" in sums.arrays:
             return Shared(sums.arrays["factor"].astype(dtype), loss=loss)
-        extra = {**shared.extra, "product": sums.arrays["product"].astype(dtype)}
+        extra = {**shared.extra, "product": sums.arrays["product"].astype(dtype, copy=False)}
         return Shared(np.zeros((self.rank, 0), dtype), extra, loss=loss)
 
     def factor(self, shared: Shared) -> Array:
