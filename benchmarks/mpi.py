@@ -25,7 +25,7 @@ from cofactor.engines.mpi import Mpi
 from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
 
-ITERATIONS = 6
+ITERATIONS = 20
 
 
 def fastest(history: list) -> float:

@@ -132,10 +132,12 @@ class MpiSession:
         return self._gathered(where, replies, schema)
 
     def _summed(self, where: str, replies: list[Reply], schema: Schema, participants: Array) -> list[Reply]:
-        """Return an empty message in the clients' own dtypes, which stands for what they sent, and the sum of all."""
+        """Return the sum of all messages; unless they are float64, an empty one in their dtypes stands for them."""
         mine = [reply.message for reply in replies]
         dtypes = next(d for d in self.team.exchange(where, _dtypes(mine[0]) if mine else None) if d)
         sums = _unpack_sums(self.team.sum(_pack_sums(mine, schema)), schema)
+        if all(np.dtype(dtype) == np.float64 for dtype in dtypes.values()):
+            return [Reply(participants, sums)]
         empty = {name: np.broadcast_to(np.zeros((), dtypes[name]), shape)[()] for name, shape in schema.items()}
         return [Reply(participants, Message(empty, 0.0)), Reply(participants[:0], sums)]
 
