@@ -22,11 +22,11 @@ from cofactor.local.refit import refit
 from cofactor.method import Method, rng
 from cofactor.methods import catalog
 from cofactor.methods.alone import Alone
-from cofactor.methods.choice import Choice, choose, density_of
 from cofactor.methods.sketched import Sketched
 from cofactor.methods.summed import Summed
 from cofactor.metrics import pooled_error, relative_error, rmsd
 from cofactor.report.sections.boolean import shrunk
+from cofactor.runs.choice import settled
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, check_unchanged, describe, open_inputs, read_table, reordered
@@ -53,27 +53,6 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
     prepared = _prepare(config, inputs)  # what cannot be run leaves no folder behind
     folder = RunFolder.create(out, config, describe(inputs))
     return _run(folder, config, inputs, prepared, callbacks=callbacks)
-
-
-def settled(config: Config) -> Config:
-    """Return the configuration with a method in place of "auto", and the reason."""
-    if config.method != "auto":
-        return config
-    if config.engine == "mpi":
-        from cofactor.runs import mpi
-
-        choice = mpi.alone("the inputs", lambda: chosen(config, blocks=True))
-    else:
-        choice = chosen(config)
-    return replace(config, method=choice.method, why=choice.why)
-
-
-def chosen(config: Config, *, blocks: bool | None = None) -> Choice:
-    """Choose the method for the data of a configuration."""
-    if not config.together:
-        return choose((0, 0), config.rank, clients=2)
-    table = read_table(config.inputs[0], config, blocks=blocks)
-    return choose(table.shape, config.rank, density=density_of(table.X))
 
 
 def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -25,8 +25,6 @@ from cofactor.runs.fit import boolean_evaluation, check_sizes, evaluation, make_
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, describe, in_blocks, matched_inputs, read_table, simulated
 from cofactor.types import Array, CofactorError, Data
-
-T = TypeVar("T")
 
 
 def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
@@ -61,11 +59,6 @@ def resume(folder: RunFolder, *, callbacks: Sequence[Callback] = ()) -> RunFolde
                     "contents, or another number of processes."
                 )
         return _run(folder, config, inputs, engine, callbacks)
-
-
-def alone(where: str, work: Callable[[], T]) -> T:
-    """Let process 0 do something for all."""
-    return Mpi().processes.alone(where, work)
 
 
 def open_own(config: Config, team: Processes) -> Inputs:
