@@ -1,10 +1,11 @@
 """The numbers that sketched and asynchronous methods have to reach, with what was asked beside them.
 
-    COFACTOR_DATA=folder python benchmarks/sketched.py               # everything; minutes
+    COFACTOR_DATA=folder python benchmarks/sketched.py               # all but choice; minutes
     python benchmarks/sketched.py --parts race cost                  # some of it
 
 Parts: secure (Syn- and Asyn- variants on MNIST), race (time to an error, sketched or not), cost (one iteration),
-mnist (50 iterations of DSANLS and HALS). secure and mnist need COFACTOR_DATA. One BLAS thread.
+mnist (50 iterations of DSANLS and HALS), choice (what method="auto" rests on; many minutes). secure and mnist need
+COFACTOR_DATA. One BLAS thread.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
+from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from cofactor import metrics, run
 from cofactor.data import datasets, partition
 from cofactor.engines.stream import run_stream
+from cofactor.local import arrays
 from cofactor.local.updates import HALS
 from cofactor.method import SERVER, Method, rng
 from cofactor.methods import catalog
@@ -141,12 +144,46 @@ def mnist() -> Iterator[str]:
     yield f"pooled HALS, 3000 rows, rank 10: {metrics.relative_error(X[:3000], result.codes[0], result.factor):.4f}"
 
 
-PARTS = {"secure": secure, "race": race, "cost": cost, "mnist": mnist}
+def seconds_of_exact(X: np.ndarray, rank: int, goal: float) -> float:
+    """Return the seconds in which statistics from a random start reach a goal, the fastest of two runs."""
+    method, square, best = catalog.make("exact", rank, start="random"), arrays.square(X), np.inf
+    for _ in range(2):
+        begin = time.perf_counter()
+        shared = method.start(X.shape[1], rng(0, SERVER, -1))
+        local = method.join(X, shared, rng(0, 0, -1))
+        for t in range(60):
+            local, message = method.step(X, shared, local, t, rng(0, 0, t))
+            shared = method.aggregate(shared, [message], t)
+            if 2 * shared.loss <= goal**2 * square:
+                best = min(best, time.perf_counter() - begin)
+                break
+    return best
+
+
+def choice() -> Iterator[str]:
+    """A moderate error: most of the way from that of HALS after one iteration to that after forty."""
+    shapes = [(1000, 1000, 10), (2000, 2000, 10), (2000, 2000, 40), (20000, 800, 20), (20000, 2000, 50)]
+    shapes += [(5000, 5000, 10), (5000, 5000, 40), (5000, 5000, 100), (8000, 8000, 20), (10000, 10000, 40)]
+    for n, m, rank, density in [*((*s, 1.0) for s in shapes), (5000, 5000, 20, 0.3), (5000, 5000, 20, 0.1)]:
+        X = planted(n, m, rank, np.float32)
+        if density < 1:
+            X = sparse.csr_matrix(X * (np.random.default_rng(1).uniform(size=X.shape) < density).astype(np.float32))
+        (data,) = blocks(X, 1)
+        steps = play(catalog.make("hals", rank, shape=X.shape, iterations=40), data)
+        errors = [metrics.relative_error(X, W, H) for _, W, H in steps]
+        for way in (0.8, 0.95):
+            goal = errors[-1] + (1 - way) * (errors[0] - errors[-1])
+            took, _ = seconds_to(catalog.make("dsanls", rank, shape=X.shape, iterations=300), data, goal)
+            plain = seconds_of_exact(X, rank, goal)
+            yield f"{n} x {m}, k = {rank}, density {density}, to {goal:.3f}: exact {plain:.2f} s, dsanls {took:.2f} s"
+
+
+PARTS = {"secure": secure, "race": race, "cost": cost, "mnist": mnist, "choice": choice}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["secure", "race", "cost", "mnist"])
     with threadpool_limits(1, "blas"):
         for part in parser.parse_args().parts:
             print(f"\n{part}", flush=True)

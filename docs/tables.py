@@ -25,6 +25,7 @@ from cofactor.methods import catalog
 from cofactor.methods.boolean import BOOLEAN
 from cofactor.methods.clusters import CLUSTERS
 from cofactor.methods.masked import MASKED
+from cofactor.methods.sketched import BLOCKED
 
 PAGE = Path(__file__).parent / "reference" / "methods.md"
 RANK, FEATURES = 3, 41
@@ -192,7 +193,8 @@ def overview(makers: dict[str, Any]) -> str:
         "|---|---|---|---|---|",
     ]
     for name, maker in makers.items():
-        method = catalog.make(name, RANK)
+        shape = {"shape": (FEATURES, FEATURES)} if name in BLOCKED else {}
+        method = catalog.make(name, RANK, **shape)
         sums = [
             f"{o}={v}"
             for made in VARIANTS.get(name, [])
@@ -205,6 +207,7 @@ def overview(makers: dict[str, Any]) -> str:
         )
         what = (inspect.getdoc(maker) or "").splitlines()[0]
         rounds = "many" if method.rounds is None else str(method.rounds)
+        rounds = f"2 · `iterations` + 1 ({rounds})" if name in BLOCKED else rounds
         otherwise = f"with {' or '.join(sums)}" if sums else "no"
         only = "yes" if method.additive else otherwise
         lines.append(
@@ -267,6 +270,7 @@ def tables() -> dict[str, str]:
     return {
         "names": overview(catalog.MAKERS),
         "messages": traffic(catalog.MAKERS, boolean=False),
+        "blocked-names": overview(BLOCKED),
         "boolean-names": overview(BOOLEAN),
         "boolean-messages": traffic(BOOLEAN, boolean=True),
         "masked-names": overview(MASKED),

@@ -19,7 +19,8 @@ from cofactor import FederatedBMF, FederatedNMF, run
 from cofactor.cli import main
 from cofactor.data import synthetic
 from cofactor.engines.history import Stop
-from cofactor.methods import catalog
+from cofactor.methods import catalog, choice
+from cofactor.methods.blocks import blocks
 
 Done = namedtuple("Done", "stdout stderr")
 
@@ -303,3 +304,42 @@ def test_changed_inputs_are_not_resumed(tmp_path):
     (tmp_path / "run" / "evaluation.json").unlink()
     np.save(tmp_path / "a.npy", np.ones((6, 6)))
     assert "found other contents" in cofactor("resume", "run", cwd=tmp_path, check=2).stderr
+
+
+def test_one_file_is_cut_into_row_and_column_blocks(hospitals, tmp_path):
+    X = np.vstack(hospitals[1])
+    np.save(tmp_path / "x.npy", X)
+    fit = ("fit", "x.npy", "-k", 4, "--rounds", 12, "-q")
+    cofactor(*fit, "--method", "hals", "--out", "one", cwd=tmp_path)
+    cofactor(*fit, "--method", "hals", "--split", 3, "--out", "three", cwd=tmp_path)
+    method = catalog.make("hals", 4, shape=X.shape, iterations=12)
+    outcome = run(method, blocks(X, 1), rounds=method.rounds)
+    for name in ("one", "three"):
+        np.testing.assert_allclose(np.load(tmp_path / name / "factor.npz")["factor"], outcome.factor, atol=1e-9)
+        assert len((tmp_path / name / "history.jsonl").read_text().splitlines()) == 25
+    parts = [np.load(tmp_path / "three" / "clients" / f"client-{j}" / "codes.npy") for j in range(3)]
+    np.testing.assert_allclose(np.vstack(parts), outcome.codes[0], atol=1e-6)
+    cofactor("transform", "three", "x.npy", "--out", "codes.npy", "-q", cwd=tmp_path)
+    np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), outcome.codes[0], atol=1e-6)
+    assert "pooled" in cofactor("evaluate", "three", "--pooled", cwd=tmp_path).stdout
+    error = cofactor("fit", "x.npy", "x.npy", "-k", 4, "--method", "hals", cwd=tmp_path, check=2).stderr
+    assert "'hals' works on row and column blocks of one matrix: expected one file" in error
+    words = ("fit", "x.npy", "-k", 4, "--method", "dsanls", "--option")
+    assert "at least the rank 4. Found 3" in cofactor(*words, "size=3", cwd=tmp_path, check=2).stderr
+    assert "at most the sketched side" in cofactor(*words, "size=1000", cwd=tmp_path, check=2).stderr
+
+
+def test_a_method_is_chosen_and_the_run_says_why(hospitals, tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.vstack(hospitals[1]))
+    fit = ("fit", "x.npy", "-k", 4, "--rounds", 3, "--method", "auto")
+    said = cofactor(*fit, "--out", "small", cwd=tmp_path).stdout
+    assert said.startswith("Method exact, because the shorter side of 150 x 24 is below 5000")
+    monkeypatch.setattr(choice, "LARGE", 20)
+    monkeypatch.setattr(choice, "WIDTHS", 2)
+    said = cofactor(*fit, "--out", "large", cwd=tmp_path).stdout
+    assert said.startswith("Method dsanls, because 150 x 24 dense values")
+    cofactor(*fit, "--split", 2, "--out", "clients", cwd=tmp_path)
+    for name, method in (("small", "exact"), ("large", "dsanls"), ("clients", "exact")):
+        manifest = json.loads((tmp_path / name / "manifest.json").read_text())
+        assert manifest["method"] == method
+        assert manifest["config"]["why"].startswith(f"{method}, because ")

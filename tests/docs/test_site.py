@@ -49,7 +49,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 def test_the_catalog_page_is_what_the_methods_say(tables: ModuleType) -> None:
     page = tables.PAGE.read_text()
     assert tables.put(page, tables.tables()) == page, "run: python docs/tables.py --write"
-    kinds = ({}, {"boolean": True}, {"masked": True}, {"clusters": True})
+    kinds = ({}, {"blocked": True}, {"boolean": True}, {"masked": True}, {"clusters": True})
     for name in [name for kind in kinds for name in catalog.names(**kind)]:
         assert f"| `{name}` |" in page
 

@@ -79,6 +79,8 @@ def test_what_goes_wrong_on_one_process_is_raised_on_all(tmp_path):
         "callback": "True process 0: OSError: no space left",
         "disagree": "True process 1: expected at 'refit' like process 0, found at 'round 1'",
         "plan": "False rounds must be at least 1",
+        "ragged": "True process 0: ragged blocks: expected every one of 60 rows in the row block of one client, found",
+        "short": "True process 0: ragged blocks: expected every one of 60 rows in the row block of one client, found",
         "fine": "done",
     }
     for name, text in expected.items():

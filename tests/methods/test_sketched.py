@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from cofactor import metrics, run
+from cofactor.data import load
 from cofactor.engines.rounds import check_message
 from cofactor.local.sketch import SRHT, CountSketch, Gaussian, Subsampling
 from cofactor.local.stats import for_codes, for_factor
@@ -145,6 +146,17 @@ def test_blocks_cover_the_matrix(X):
     np.testing.assert_array_equal(np.vstack([p.row_block for p in parts]), X)
     np.testing.assert_array_equal(np.hstack([p.column_block for p in parts]), X)
     assert all(np.shares_memory(p.row_block, X) for p in parts)
+
+
+def test_all_blocks_of_a_file_are_read_once_and_some_alone(X, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    held = load.read(tmp_path / "x.npy", blocks=True).X
+    every, some = blocks(held, 3), blocks(held, 3, slice(1, 2))
+    assert np.shares_memory(every[1].row_block, every[1].column_block)
+    for a, b in zip([*every, *some], [*blocks(X, 3), blocks(X, 3)[1]], strict=True):
+        np.testing.assert_array_equal(a.row_block, b.row_block)
+        np.testing.assert_array_equal(a.column_block, b.column_block)
+        assert (a.first_row, a.first_column) == (b.first_row, b.first_column)
 
 
 def test_bad_blocks_are_refused(X):

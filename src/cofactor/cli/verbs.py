@@ -15,6 +15,7 @@ from cofactor.engines.checkpoint import atomic
 from cofactor.engines.processes import speaks
 from cofactor.runs import config as configs
 from cofactor.runs import fit as runs
+from cofactor.runs.choice import settled
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
 from cofactor.select import RankScan
@@ -26,7 +27,9 @@ LEFT = ("top features", "items", "part", "user")
 
 def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
-    config = _config(given, config_file)
+    config = settled(_config(given, config_file))
+    if config.why and speaks() and not (quiet or as_json):
+        Console().print(f"Method {config.why}", soft_wrap=True)
     with Progress(runs.planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
         folder = runs.fit(config, out, callbacks=[progress])
     if speaks():

@@ -132,12 +132,14 @@ class MpiSession:
         return self._gathered(where, replies, schema)
 
     def _summed(self, where: str, replies: list[Reply], schema: Schema, participants: Array) -> list[Reply]:
-        """Return an empty message in the clients' own dtypes, which stands for what they sent, and the sum of all."""
+        """Return the sum of all messages; unless they are float64, an empty one in their dtypes stands for them."""
         mine = [reply.message for reply in replies]
         told = self.team.exchange(where, (_dtypes(mine[0]), mine[0].cost) if mine else None)
         dtypes, cost = next(head for head in told if head)
         sums = _unpack_sums(self.team.sum(_pack_sums(mine, schema)), schema)
-        empty = {name: np.zeros(shape, dtypes[name])[()] for name, shape in schema.items()}
+        if all(np.dtype(dtype) == np.float64 for dtype in dtypes.values()):
+            return [Reply(participants, sums._replace(cost=cost))]
+        empty = {name: np.broadcast_to(np.zeros((), dtypes[name]), shape)[()] for name, shape in schema.items()}
         return [Reply(participants, Message(empty, 0.0, cost)), Reply(participants[:0], sums)]
 
     def _gathered(self, where: str, replies: list[Reply], schema: Schema) -> list[Reply]:
@@ -184,8 +186,9 @@ def _pack_sums(messages: list[Message], schema: Schema) -> Array:
     """Return the sum of this process's messages, weights included, as one flat array; zeros for none."""
     if not messages:
         return np.zeros(1 + sum(int(np.prod(shape)) for shape in schema.values()))
-    sums = total(messages)
-    return np.concatenate([np.ravel(sums.arrays[name]) for name in schema] + [np.array([sums.weight])])
+    sums = total(messages) if len(messages) > 1 else messages[0]
+    parts = [np.ravel(sums.arrays[name]) for name in schema] + [np.array([sums.weight])]
+    return np.concatenate(parts, dtype=np.float64)
 
 
 def _unpack_sums(flat: Array, schema: Schema) -> Message:

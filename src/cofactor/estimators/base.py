@@ -138,7 +138,7 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._conclude(outcome, held.data)
         return held
 
-    def _method(self, data: list[Data]) -> Method:
+    def _rank(self, data: list[Data]) -> int:
         n, m = sum(X.shape[0] for X in data), data[0].shape[1]
         k = self.n_components if self.n_components is not None else min(MOST_BY_DEFAULT, n, m)
         if not isinstance(k, int | np.integer) or not 1 <= k <= min(n, m):
@@ -146,9 +146,13 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"n_components: expected a whole number from 1 to {min(n, m)} "
                 f"(the smaller of n_samples={n} and n_features={m}), found {k!r}."
             )
+        return int(k)
+
+    def _method(self, data: list[Data]) -> Method:
+        k = self._rank(data)
         if isinstance(self.method, str):
             check_kind(self.method, type(self).__name__)
-            return self._named_method(int(k), data)
+            return self._named_method(k, data)
         if isinstance(getattr(self.method, "layout", None), Layout):
             raise CofactorError(
                 f"method: expected one for all cells, found {type(self.method).__name__} for observed entries; "

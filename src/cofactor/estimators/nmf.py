@@ -17,9 +17,13 @@ from cofactor.estimators import clients
 from cofactor.estimators.base import Federated
 from cofactor.local.refit import refit
 from cofactor.method import Method
+from cofactor.methods import catalog
+from cofactor.methods.blocks import blocks
+from cofactor.methods.choice import choose, density_of
+from cofactor.methods.sketched import Sketched
 from cofactor.metrics import pooled_error
 from cofactor.privacy.plan import Privacy
-from cofactor.types import Array, Data
+from cofactor.types import Array, CofactorError, Data
 
 
 class FederatedNMF(Federated):
@@ -29,8 +33,9 @@ class FederatedNMF(Federated):
     ----------
     n_components : the rank k; None takes min(10, features, rows).
     method : a name from :func:`cofactor.methods.catalog.names` or a method object. ``"exact"`` reaches the
-        pooled answer in a few rounds, ``"oneshot"`` comes within 1-2 % of it with one upload per client.
-    rounds : the most rounds to run.
+        pooled answer in a few rounds, ``"oneshot"`` comes within 1-2 % of it with one upload per client. ``"dsanls"``,
+        ``"mu"``, ``"hals"`` and ``"anls-bpp"`` take one matrix; ``"auto"`` chooses by shape, density and rank.
+    rounds : the most rounds to run; the iterations of methods on one matrix.
     tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same numbers everywhere.
@@ -50,6 +55,7 @@ class FederatedNMF(Federated):
     reconstruction_err_ : ``|X - W H|_F / |X|_F`` over all rows.
     n_rounds_ : rounds that were run.
     epsilon_, ledger_ : what the fit cost in all (infinite without ``privacy``), and its ledger (or None).
+    choice_ : with ``method="auto"``, the method that was chosen and why.
 
     Examples
     --------
@@ -97,21 +103,35 @@ class FederatedNMF(Federated):
     def _check(self, X: Any, client: Any) -> Data:
         return clients.check_one(X, client)
 
-    def _options(self) -> dict[str, Any]:
-        return self.options or {}
-
     def _rounds(self) -> int:
         return self.rounds
 
+    def _named_method(self, rank: int, data: list[Data]) -> Method:
+        assert isinstance(self.method, str)
+        name, options = self.method, dict(self.options or {})
+        shape = sum(X.shape[0] for X in data), data[0].shape[1]
+        if name == "auto":
+            self.choice_ = choose(shape, rank, density=density_of(data[0]), clients=len(data))
+            name = "exact" if self.privacy or self.secure else self.choice_.method
+        if name in catalog.names(blocked=True):
+            if len(data) > 1:
+                raise CofactorError(
+                    f"method {name!r} works on row and column blocks of one matrix: expected one without groups, found "
+                    f"{len(data)} clients."
+                )
+            options = {"iterations": self.rounds, "shape": shape, **options}
+        return catalog.make_for(name, rank, options, **self._setting(data))
+
     def _run(self, method: Method, data: list[Data]) -> Run:
+        blocked = isinstance(method, Sketched)
         return run(
             method,
-            data,
-            rounds=self.rounds,
+            blocks(data[0], 1) if blocked else data,
+            rounds=method.rounds or self.rounds if blocked else self.rounds,
             seed=self._seed(),
             engine=self._carrier(),
             participation=self.participation,
-            stop=Stop(self.tol),
+            stop=Stop(0 if blocked else self.tol),
             callbacks=self.callbacks,
         )
 

@@ -47,6 +47,11 @@ class Drawn(Protocol):
 class Sketch(Protocol):
     """A kind of random matrix and its size: a whole number d, or a share of n."""
 
+    @property
+    def size(self) -> float:
+        """The size; see :func:`size_of`."""
+        ...
+
     def draw(self, n: int, rank: int, rng: np.random.Generator) -> Drawn | None:
         """Return S for the side of length n; None where a share of n is no smaller than n: no sketch there."""
         ...

@@ -79,7 +79,7 @@ class Blocks:
 def blocks(X: Data, clients: int, own: slice = slice(None)) -> list[Blocks]:
     """Cut X into ``clients`` pairs of a row block and a column block; return those that are ``own`` (default: all).
 
-    Dense blocks are views. Of data on disk nothing but the own blocks is kept in memory.
+    Dense blocks are views. Of data on disk nothing but the own blocks is kept in memory; all of them are read once.
     """
     n, m = X.shape
     if not 1 <= clients <= min(n, m):
@@ -87,6 +87,8 @@ def blocks(X: Data, clients: int, own: slice = slice(None)) -> list[Blocks]:
             f"expected 1 to {min(n, m)} clients (the shorter side) for {n} x {m} values. Found {clients}; "
             "start fewer processes, or split the matrix into fewer clients."
         )
+    if arrays.is_held(X) and len(range(clients)[own]) == clients:
+        X = arrays.row_block(X, slice(0, n))
     by_column = X.tocsc() if hasattr(X, "tocsc") else X
     return [
         Blocks(arrays.row_block(X, i), arrays.column_block(by_column, j), i.start, j.start)

@@ -15,6 +15,7 @@ from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.boolean import BOOLEAN
+from cofactor.methods.choice import choose
 from cofactor.methods.clusters import CLUSTERS
 from cofactor.methods.fedmavg import GRADIENT
 from cofactor.methods.masked import MASKED
@@ -103,6 +104,12 @@ def oneshot_lap(rank: int) -> OneShot:
     return OneShot(rank, Alone(Summed(rank)), Barycentric(FixedPoint(Lap())))
 
 
+def auto(rank: int, *, shape: tuple[int, int], density: float = 1.0, clients: int = 1) -> Method:
+    """The method that :func:`cofactor.methods.choice.choose` names for such data."""
+    name = choose(shape, rank, density=density, clients=clients).method
+    return make(name, rank, **({"shape": shape} if name in BLOCKED else {}))
+
+
 MAKERS: dict[str, Callable[..., Method]] = {
     "exact": exact,
     "oneshot": oneshot,
@@ -149,8 +156,8 @@ def make(name: str, rank: int, **options: Any) -> Method:
     for option in options:
         if option not in known:
             raise CofactorError(f"method {name!r} has no option {option!r}. Expected one of: {', '.join(known)}.")
-    if name in BLOCKED and "shape" not in options:
-        raise CofactorError(f"method {name!r} works on blocks of one matrix: expected its shape=(rows, features).")
+    if "shape" in known and "shape" not in options:
+        raise CofactorError(f"method {name!r} depends on the matrix: expected its shape=(rows, features), found none.")
     return maker(rank, **options)
 
 
@@ -191,7 +198,7 @@ def adapt(
 
 def find(name: str) -> Callable[..., Method]:
     """Return the function that builds the named method; its docstring says what it is."""
-    makers = MAKERS | PRIVATE | BOOLEAN | MASKED | CLUSTERS | BLOCKED
+    makers = MAKERS | PRIVATE | BOOLEAN | MASKED | CLUSTERS | BLOCKED | {"auto": auto}
     if name not in makers:
         near = difflib.get_close_matches(name, makers, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -97,9 +97,10 @@ class Sketched:
         """``product`` (k x d), in the last round ``factor`` (k x m); ``loss``; in the first ``covered`` (4 numbers)."""
         if t == self.rounds - 1:
             return {"factor": (self.rank, n_features), "loss": ()}
-        S, side = self._draw(0, t, n_features), self.n_rows if t % 2 else n_features
+        kind, side = (self.row_sketch, self.n_rows) if t % 2 else (self.column_sketch, n_features)
+        width = sketch.size_of(kind.size, side, self.rank) if kind else side
         covered = {"covered": (4,)} if t == 0 else {}
-        return {"product": (self.rank, S.d if S else side), "loss": (), **covered}
+        return {"product": (self.rank, width), "loss": (), **covered}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Send a seed, from which all draw the same start and the same sketches; or a public start, once."""
@@ -169,7 +170,7 @@ class Sketched:
             check_cover(sums.arrays["covered"], shared.memory["whole"])
         if "factor" in sums.arrays:
             return Shared(sums.arrays["factor"].astype(dtype), loss=loss)
-        extra = {**shared.extra, "product": sums.arrays["product"].astype(dtype)}
+        extra = {**shared.extra, "product": sums.arrays["product"].astype(dtype, copy=False)}
         return Shared(np.zeros((self.rank, 0), dtype), extra, loss=loss)
 
     def factor(self, shared: Shared) -> Array:
@@ -205,6 +206,8 @@ def dsanls(
     """
     n, m = shape
     share = size if size is not None else 0.03 if min(n, m) >= LARGE else 0.1
+    for side in shape if size is not None else ():
+        sketch.size_of(share, side, rank)  # a size that cannot work is refused before anything runs
     rows, columns = (Subsampling(share) if size is not None or 2 * a >= b else None for a, b in ((n, m), (m, n)))
     return Sketched(rank, n, ProximalCD(Ramp(weight, weight)), rows, columns, iterations)
 

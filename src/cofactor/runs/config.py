@@ -31,7 +31,7 @@ NOT_FOR_RATINGS = {
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that decides a run. Paths are made absolute when a run is written."""
+    """Everything that decides a run; ``why`` says why a method was chosen. Paths become absolute in a run folder."""
 
     inputs: list[str]
     rank: int
@@ -54,11 +54,12 @@ class Config:
     holdout: str | None = None
     holdout_share: float = 0.2
     duplicates: str = "error"
+    why: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
-        if self.boolean and self.method == "exact":
+        if self.boolean and self.method in ("exact", "auto"):
             object.__setattr__(self, "method", catalog.names(boolean=True)[0])
         if self.ratings and self.method == "exact":
             object.__setattr__(self, "method", catalog.names(masked=True)[0])
@@ -97,6 +98,11 @@ class Config:
         for name, only in NOT_FOR_RATINGS.items():
             if getattr(self, name) != only:
                 raise CofactorError(f"--ratings has no {name}: leave it out. Found {getattr(self, name)!r}.")
+
+    @property
+    def together(self) -> bool:
+        """Whether all rows are in one place: one file that is not made into clients."""
+        return len(self.inputs) == 1 and not (self.group_by or self.split)
 
     @property
     def blocked(self) -> bool:

@@ -22,9 +22,11 @@ from cofactor.local.refit import refit
 from cofactor.method import Method, rng
 from cofactor.methods import catalog
 from cofactor.methods.alone import Alone
+from cofactor.methods.sketched import Sketched
 from cofactor.methods.summed import Summed
 from cofactor.metrics import pooled_error, relative_error, rmsd
 from cofactor.report.sections.boolean import shrunk
+from cofactor.runs.choice import settled
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, check_unchanged, describe, open_inputs, read_table, reordered
@@ -45,6 +47,7 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
         from cofactor.runs import ratings
 
         return ratings.fit(config, out, callbacks=callbacks)
+    config = settled(config)
     if config.engine == "mpi":
         from cofactor.runs import mpi
 
@@ -103,8 +106,8 @@ def named_method(config: Config, **more: Any) -> Method:
 
 def planned_rounds(config: Config) -> int:
     """Return the most rounds that a configuration will run."""
-    if config.blocked:  # an iteration takes two rounds, whatever the shape
-        return named_method(config, shape=(1, 1)).rounds or config.rounds
+    if config.blocked:  # the shape is not known yet, and does not matter here
+        return Sketched(config.rank, 0, iterations=config.options.get("iterations", config.rounds)).rounds
     return min(config.rounds, named_method(config).rounds or config.rounds)
 
 

@@ -36,7 +36,7 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
     team = engine.processes
     with team.guard("the inputs"):
         config = config.absolute()
-        if len(config.inputs) == 1 and not (config.split or config.group_by):
+        if config.together:
             config = replace(config, split=team.count, by="rows")
         inputs = open_own(config, team)
         lines = _all(team, _describe(config, inputs))

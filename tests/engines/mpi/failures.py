@@ -12,6 +12,7 @@ from cofactor import run
 from cofactor.data import synthetic
 from cofactor.engines.mpi import Mpi
 from cofactor.methods import catalog
+from cofactor.methods.blocks import Blocks, blocks
 from cofactor.methods.summed import Summed
 from cofactor.types import ClientError
 
@@ -66,6 +67,13 @@ def cases():
     yield "callback", (good, mine), {"callbacks": [fail]}
     yield "disagree", (good, mine), {"callbacks": [lambda line, _: team.first]}
     yield "plan", (good, mine), {"rounds": 0}
+    blocked, parts = catalog.make("hals", 3, shape=(60, 9), iterations=1), blocks(np.vstack(Xs), team.count)
+    twice = [parts[0] if team.here == LAST else parts[team.here]]
+    yield "ragged", (blocked, twice), {}
+    short = Blocks(
+        parts[LAST].row_block[:-1], parts[LAST].column_block, parts[LAST].first_row, parts[LAST].first_column
+    )
+    yield "short", (blocked, here([short], [parts[team.here]])), {}
     yield "fine", (good, mine), {}
 
 
