@@ -322,7 +322,7 @@ def test_a_client_that_clips_nothing_is_refused_before_its_message_leaves(Xs):
     method = catalog.make_for("fedavg", 3, {}, privacy=privacy(8.0, 0.1, "client"), **SETTING)
     seen = []
     with pytest.raises(OutOfRangeError, match="a message clipped to norm 1 was expected"):
-        run(Unclipped(method.method, method.plan, method.bound), Xs, watch=lambda t, replies: seen.append(t))
+        run(Unclipped(method.method, plan=method.plan), Xs, watch=lambda t, replies: seen.append(t))
     assert not seen
 
 

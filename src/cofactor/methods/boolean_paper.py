@@ -3,61 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 
 from cofactor.boolean.elbmf import binary
 from cofactor.boolean.paper_noise import PaperMechanism
 from cofactor.method import SERVER, Method, rng
+from cofactor.methods.wrapped import Wrapped
 from cofactor.types import Array, Data, Local, Message, Shared
 
 
 @dataclass(frozen=True)
-class PaperNoise:
+class PaperNoise(Wrapped):
     """A Boolean method whose uploaded factors carry the paper's noise. NOT a privacy guarantee.
 
     See :mod:`cofactor.boolean.paper_noise` for what is wrong with it. Only arrays named ``factor`` are changed.
     """
 
-    method: Any
     noise: PaperMechanism
-
-    @property
-    def rank(self) -> int:
-        """As the method says."""
-        return self.method.rank
-
-    @property
-    def rounds(self) -> int | None:
-        """As the method says."""
-        return self.method.rounds
-
-    @property
-    def additive(self) -> bool:
-        """As the method says."""
-        return self.method.additive
-
-    def rowwise(self, t: int) -> bool:
-        """No: every client draws its own noise."""
-        return False
-
-    def partial(self) -> Self:
-        """Wrap the method's form for absent clients."""
-        return replace(self, method=self.method.partial())
-
-    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """As the method says."""
-        return self.method.schema(n_features, t)
-
-    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
-        """As the method does."""
-        return self.method.start(n_features, rng, factor)
-
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
-        """As the method does."""
-        return self.method.join(data, shared, rng)
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Step the method, then add noise to the factor that it sends."""
@@ -69,18 +33,6 @@ class PaperNoise:
         H = message.arrays["factor"]
         noisy = (self.noise(H / H.dtype.type(scale) if scale != 1 else H, rng) * scale).astype(H.dtype)
         return local, Message({**message.arrays, "factor": noisy}, message.weight)
-
-    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """As the method does."""
-        return self.method.aggregate(shared, messages, t)
-
-    def factor(self, shared: Shared) -> Array:
-        """As the method does."""
-        return self.method.factor(shared)
-
-    def refit(self, data: Data, factor: Array) -> Array:
-        """As the method does."""
-        return self.method.refit(data, factor)
 
 
 def stale(method: Method, Xs: Sequence[Data], *, rounds: int, seed: int = 0) -> tuple[Array, list[Array]]:

@@ -3,64 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 
 from cofactor.method import total
+from cofactor.methods.wrapped import Wrapped
 from cofactor.privacy import clip
 from cofactor.privacy.plan import Plan
 from cofactor.types import Array, Data, Local, Message, Shared
 
 
 @dataclass(frozen=True)
-class ClientLevel:
+class ClientLevel(Wrapped):
     """A method whose clients send ``H_j - H``, clipped to Frobenius norm ``bound``, with noise, each with weight 1.
 
     No record-level claim is possible for such updates, and none is made: what one client holds, as a whole, is hidden.
     With ``bits`` (one upload of Boolean factors, merged by a count of votes) the client sends its k m bits, which have
-    norm at most sqrt(k m), instead of an update. Losses are not sent.
+    norm at most sqrt(k m), instead of an update. Losses are not sent. Absent clients are not in the mean;
+    against a server that sees who answers this saves no budget.
     """
 
-    method: Any
     plan: Plan
     bound: float = 1.0
     bits: bool = False
-
-    @property
-    def rank(self) -> int:
-        """As the method says."""
-        return self.method.rank
 
     @property
     def rounds(self) -> int:
         """As many as were paid for."""
         return len(self.plan.shares)
 
-    @property
-    def additive(self) -> bool:
-        """As the method says."""
-        return self.method.additive
-
-    def rowwise(self, t: int) -> bool:
-        """No: every client adds its own noise."""
-        return False
-
-    def partial(self) -> Self:
-        """Absent clients are not in the mean; against a server that sees who answers, this saves no budget."""
-        return self
-
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``factor`` (k x m): a noisy update."""
         return {"factor": self.method.schema(n_features, t)["factor"]}
-
-    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
-        """Begin as the method does, at a factor that reads no data."""
-        return self.method.start(n_features, rng, factor)
-
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
-        """As the method does."""
-        return self.method.join(data, shared, rng)
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Let the method step, then clip its update and add noise."""
@@ -83,11 +57,3 @@ class ClientLevel:
 
     def _origin(self, shared: Shared) -> Array:
         return np.zeros(shared.factor.shape) if self.bits else shared.factor.astype(np.float64)
-
-    def factor(self, shared: Shared) -> Array:
-        """As the method does."""
-        return self.method.factor(shared)
-
-    def refit(self, data: Data, factor: Array) -> Array:
-        """Codes for the final factor: they stay at the client."""
-        return self.method.refit(data, factor)

@@ -79,12 +79,12 @@ def _client_level(method: Any, privacy: Privacy, *, rounds: int, parts: int) -> 
     if isinstance(method, OneShot):
         assert isinstance(method.aggregator, Ballot)
         bits = replace(method, aggregator=Ballot(method.aggregator.rule))  # noisy bits can be counted, not matched
-        return ClientLevel(bits, plan, bits=True)
+        return ClientLevel(bits, plan=plan, bits=True)
     if isinstance(method, Averaged):
         method = replace(method, common_start=True)  # from a start of its own a client's update is all of its factor
         if isinstance(method.aggregator, ProximalMean):
             method = replace(method, aggregator=replace(method.aggregator, align=None), align=None)
-    return ClientLevel(method, plan, privacy.clip or BOUND)
+    return ClientLevel(method, plan=plan, bound=privacy.clip or BOUND)
 
 
 PRIVATE: dict[str, Callable[..., Method]] = {"dp-moments": moments, "dp-nmf": dp_nmf}
