@@ -77,6 +77,14 @@ def fit(
     holdout_share: Annotated[float | None, typer.Option(help="With --holdout: the share held out.")] = None,
     duplicates: Annotated[str | None, typer.Option(help="With --ratings: ratings given twice; error or mean.")] = None,
     image: Annotated[str | None, typer.Option(help="Features are pixels of a picture, as 28x28.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy: the total of the whole run.")] = None,
+    delta: Annotated[float | None, typer.Option(help="With --epsilon: below 1 / number of units.")] = None,
+    unit: Annotated[str | None, typer.Option(help="With --epsilon: whose presence is hidden; record or client.")] = None,
+    clip: Annotated[float | None, typer.Option(help="With --epsilon: bound of a row, or of a client's update.")] = None,
+    secure: Annotated[bool | None, typer.Option("--secure", help="Sum under masks: the server sees sums only.")] = None,
+    insecure_noise_seed: Annotated[
+        int | None, typer.Option(help="With --epsilon, for tests: noise that can be repeated; private: no.")
+    ] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -88,6 +96,8 @@ def fit(
     Example: cofactor fit all.csv --group-by hospital -k 20 --out run
 
     Example: cofactor fit ratings.csv --ratings --holdout time -k 10 --out run
+
+    Example: cofactor fit a.npz b.npz c.npz -k 20 --epsilon 1 --delta 1e-6 --secure --out run
 
     Example: mpiexec -n 4 cofactor fit --engine mpi big.npy -k 50 --out run
     """
@@ -116,6 +126,12 @@ def fit(
             "holdout": holdout,
             "holdout_share": holdout_share,
             "duplicates": duplicates,
+            "epsilon": epsilon,
+            "delta": delta,
+            "unit": unit,
+            "clip": clip,
+            "secure": secure,
+            "insecure_noise_seed": insecure_noise_seed,
             "inputs": inputs or None,
             "options": dict(map(_pair, option)) if option else None,
         }.items()

@@ -84,13 +84,25 @@ def evaluate(run: Path, *, pooled: bool, as_json: bool) -> None:
 
 
 def _show_errors(result: dict[str, Any]) -> None:
-    """Print the errors of every client, or of ratings those of the training and the held-out part."""
+    """Print the errors of every client, or of ratings those of both parts, or what a private run cost."""
+    if "private" in result:
+        _show_private(result)
+        return
     if "parts" not in result:
         _show_clients(result)
         return
     Console().print(f"{result['users']} users, {result['items']} items")
     columns = list(dict.fromkeys(name for part in result["parts"] for name in part))
     _show_rows([{name: part.get(name) for name in columns} for part in result["parts"]])
+
+
+def _show_private(result: dict[str, Any]) -> None:
+    """Print what all releases of a run cost together; errors are the clients' own."""
+    console = Console(soft_wrap=True)
+    console.print(f"{result['rounds']} rounds: {result['text']}", highlight=False)
+    if not result["private"]:
+        console.print("private: no. The noise came from a seed and can be repeated.", style="red")
+    console.print("The error of each client is in its own folder, clients/NAME/evaluation.json, and was not released.")
 
 
 def _show_clients(result: dict[str, Any]) -> None:

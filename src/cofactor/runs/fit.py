@@ -25,6 +25,8 @@ from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 from cofactor.metrics import pooled_error, relative_error, rmsd
 from cofactor.report.sections.boolean import shrunk
+from cofactor.privacy.errors import PrivacyError
+from cofactor.runs import private
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, check_unchanged, describe, open_inputs, read_table, reordered
@@ -52,7 +54,12 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
     config = config.absolute()
     inputs = open_inputs(config)
     prepared = _prepare(config, inputs)  # what cannot be run leaves no folder behind
-    folder = RunFolder.create(out, config, describe(inputs))
+    lines, method = describe(inputs), prepared[0]
+    if config.privacy is None:
+        folder = RunFolder.create(out, config, lines)
+    else:
+        folder = RunFolder.create(out, config, private.released(lines), privacy=private.total(method))
+        private.describe(folder, lines)
     return _run(folder, config, inputs, prepared, callbacks=callbacks)
 
 
@@ -71,52 +78,72 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
 
         return mpi.resume(folder, callbacks=callbacks)
     inputs = open_inputs(config)
-    check_unchanged(inputs, folder.manifest()["inputs"])
+    check_unchanged(inputs, folder.inputs())
     return _run(folder, config, inputs, _prepare(config, inputs), callbacks=callbacks)
 
 
-def make_method(config: Config, inputs: Inputs) -> Method:
+def make_method(config: Config, inputs: Inputs, *, clients: int | None = None) -> Method:
     """Build the method; clients that lack features need one that can leave them out."""
+    setting: dict[str, Any] = {"n_features": inputs.n_features, "clients": clients or len(inputs.data)}
     if config.blocked:
-        return named_method(config, shape=inputs.data[0].whole)
+        return named_method(config, shape=inputs.data[0].whole, **setting)
     if inputs.known is None:
-        return named_method(config)
-    if config.method != "exact":
+        return named_method(config, **setting)
+    if config.method != "exact" or config.privacy:
         raise CofactorError(
             f"method {config.method!r} needs the same features at every client; "
             "use --features intersection, or --method exact with --features union."
         )
-    return named_method(config, groups=groups(inputs.known, inputs.n_features))
+    return named_method(config, groups=groups(inputs.known, inputs.n_features), **setting)
 
 
-def named_method(config: Config, **more: Any) -> Method:
-    """Build the method of a configuration; Boolean ones and those on blocks take their plan from it."""
+def named_method(config: Config, *, n_features: int = 1, clients: int = 1, **more: Any) -> Method:
+    """Build the method of a configuration; Boolean, private and blocked ones take their plan from it."""
     options = {**config.options, **more}
     if config.blocked:
         options = {"iterations": config.rounds, **options}
     if config.boolean:
-        options = {"sweeps": BOOLEAN_SWEEPS, **options}
-        if "rounds" in catalog.options_of(config.method):
-            options = {"rounds": config.rounds, **options}
-    return catalog.make(config.method, config.rank, **options)
+        options = {"sweeps": 0 if config.privacy else BOOLEAN_SWEEPS, **options}
+    if (config.boolean or config.privacy) and "rounds" in catalog.options_of(config.method):
+        options = {"rounds": config.rounds, **options}
+    return catalog.make_for(
+        config.method,
+        config.rank,
+        options,
+        n_features=n_features,
+        participants=private.participants(config, clients),
+        rounds=config.rounds,
+        privacy=config.privacy,
+        secure=config.secure,
+    )
 
 
-def planned_rounds(config: Config) -> int:
-    """Return the most rounds that a configuration will run."""
+def planned_rounds(config: Config) -> int | None:
+    """Return the most rounds that a configuration will run; None where that depends on the number of features."""
     if config.blocked:  # an iteration takes two rounds, whatever the shape
         return named_method(config, shape=(1, 1)).rounds or config.rounds
+    if config.method in catalog.names(private=True) and "rounds" not in catalog.options_of(config.method):
+        return None
     return min(config.rounds, named_method(config).rounds or config.rounds)
+
+
+def rounds_of(config: Config, method: Method) -> int:
+    """Return the most rounds of a run; a method with a plan of its own runs all of it."""
+    own = method.rounds or config.rounds
+    return own if config.privacy or config.blocked else min(config.rounds, own)
 
 
 def stop_of(config: Config) -> Stop:
     """Return the stop rule; methods with a plan of their own run all of it."""
-    return Stop(0 if config.boolean or config.blocked else config.tol)
+    return Stop(0 if config.boolean or config.blocked or config.privacy else config.tol)
 
 
 def _prepare(config: Config, inputs: Inputs) -> tuple[Method, list[Data]]:
     """Build the method and check the data."""
     method, data = make_method(config, inputs), check_clients(inputs.data)
-    check_sizes(config, rows=sum(X.shape[0] for X in data), n_features=inputs.n_features)
+    rows = sum(X.shape[0] for X in data)
+    check_sizes(config, rows=rows, n_features=inputs.n_features)
+    private.check(config, method, rows=rows, clients=len(data))
     return method, data
 
 
@@ -142,9 +169,9 @@ def _run(
 ) -> RunFolder:
     method, data = prepared
     saved = folder.checkpoint.load()
-    folder.rewind(len(saved.history) if saved else 0)
+    folder.rewind(len(saved.history) if saved else 0, private=config.privacy is not None)
     factors: deque[Array] = deque(maxlen=LAST_ROUNDS + 1)
-    described = not config.boolean and _is_small(data)
+    described = not (config.boolean or config.privacy) and _is_small(data)
 
     def remember(line: Round, shared: Shared) -> None:
         if described:
@@ -153,8 +180,9 @@ def _run(
     outcome = run(
         method,
         data,
-        rounds=planned_rounds(config),
+        rounds=rounds_of(config, method),
         seed=config.seed,
+        engine=private.carrier(config),
         participation=config.participation,
         stop=stop_of(config),
         checkpoint=folder.checkpoint,
@@ -164,6 +192,10 @@ def _run(
     folder.write_factor(outcome.factor, inputs.feature_names, image_shape=config.image_shape)
     for name, W in zip(inputs.names, outcome.codes, strict=True):
         folder.write_codes(name, W)
+    if config.privacy:
+        private.write_own(folder, inputs.names, data, outcome, boolean=config.boolean)
+        private.conclude(folder, outcome)
+        return folder
     if described:
         found = passports(
             data,
@@ -178,6 +210,7 @@ def _run(
         for name, X, W in zip(inputs.names, data, outcome.codes, strict=True):
             folder.write_view(name, view(X, W, outcome.factor))
     evaluate = boolean_evaluation if config.boolean else evaluation
+    folder.seal()
     folder.write_json("evaluation.json", evaluate(data, inputs.names, outcome, seed=config.seed))
     return folder
 
@@ -270,6 +303,10 @@ def add_pooled(folder: RunFolder) -> dict[str, Any]:
     The bound is the best of three runs on the stacked rows, each client's codes refitted.
     """
     config, result = folder.config(), folder.read_json("evaluation.json")
+    if config.privacy:
+        raise PrivacyError(
+            "a pooled bound is refused: it reads the rows of all clients without noise, and this run is private."
+        )
     if config.ratings:
         raise CofactorError("exact-als is the pooled answer already; a pooled bound is there for real data only.")
     inputs = open_inputs(replace(config, method="exact") if config.blocked else config)
@@ -314,7 +351,10 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> tup
     X = arrays.check(X, client=path.name)
     if X.shape[1] != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} features like the factor, found {X.shape[1]}.")
-    W = catalog.make("exact" if config.blocked else config.method, config.rank).refit(X, H)
+    method = (
+        catalog.make("exact", config.rank) if config.blocked else named_method(config, n_features=H.shape[1], clients=3)
+    )
+    W = method.refit(X, H)
     return W, tally(X, W, H).loss if config.boolean else relative_error(X, W, H)
 
 
