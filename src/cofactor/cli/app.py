@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from cofactor.cli import privacy
+from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair
 
 app = typer.Typer(
     name="cofactor",
@@ -17,10 +19,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Seed = Annotated[int, typer.Option(help="Seed; the same seed gives the same numbers everywhere.")]
-RunPath = Annotated[Path, typer.Argument(help="A run folder.")]
+app.add_typer(privacy.privacy, name="privacy")
+app.add_typer(privacy.ledger, name="ledger")
+app.command()(privacy.audit)
 
 
 @app.callback()
@@ -133,7 +134,7 @@ def fit(
             "secure": secure,
             "insecure_noise_seed": insecure_noise_seed,
             "inputs": inputs or None,
-            "options": dict(map(_pair, option)) if option else None,
+            "options": dict(map(pair, option)) if option else None,
         }.items()
         if value is not None
     }
@@ -282,14 +283,3 @@ def _ranks(text: str) -> list[int]:
         return list(range(low, high + 1, *step))
     except ValueError as error:
         raise typer.BadParameter(f"expected ranks as 2:30, 2:30:2 or 5,10,20; found {text!r}") from error
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    """Read ``name=value``; the value is a number, true, false or a word."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"expected name=value, found {text!r}")
-    try:
-        return name, jsonlib.loads(value)
-    except ValueError:
-        return name, value
