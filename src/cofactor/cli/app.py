@@ -80,7 +80,9 @@ def fit(
     image: Annotated[str | None, typer.Option(help="Features are pixels of a picture, as 28x28.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy: the total of the whole run.")] = None,
     delta: Annotated[float | None, typer.Option(help="With --epsilon: below 1 / number of units.")] = None,
-    unit: Annotated[str | None, typer.Option(help="With --epsilon: whose presence is hidden; record or client.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="With --epsilon: whose presence is hidden; record or client.")
+    ] = None,
     clip: Annotated[float | None, typer.Option(help="With --epsilon: bound of a row, or of a client's update.")] = None,
     secure: Annotated[bool | None, typer.Option("--secure", help="Sum under masks: the server sees sums only.")] = None,
     insecure_noise_seed: Annotated[

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -65,7 +66,7 @@ def plan(
     Console().print(table)
     console.print("Sigmas are in units of Delta, the bound of what one unit can change.")
     console.print(found.expected, style="" if found.ratio is None or found.ratio < plans.CLEAR else "yellow")
-    for line in plans.meaning(found, secure=secure):
+    for line in plans.meaning(secure=secure):
         console.print(f"- {line}")
 
 
@@ -112,20 +113,23 @@ def show(
     if json:
         print(jsonlib.dumps(chosen, indent=1))
         return
-    table = Table()
-    columns = ("client", "round", "array", "shape", "dtype", "bytes", "clip", "noise", "mechanism", "multiplier")
+    table = Table(box=SIMPLE_HEAD)
+    columns = ("client", "round", "array", "shape", "dtype", "bytes", "clip", "noise", "multiplier")
     for column in columns:
-        table.add_column(column, justify="left" if column in ("client", "array", "dtype", "mechanism") else "right")
+        left = column in ("client", "array", "dtype")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "client")
     for entry in chosen:
         table.add_row(*(_cell(entry.get(column)) for column in columns))
     Console().print(table)
+    kinds = sorted({entry["mechanism"] for entry in chosen if entry.get("mechanism")})
+    Console().print(f"mechanism: {', '.join(kinds)}; noise over bound is the multiplier." if kinds else "no noise")
     if ledgers.TOGETHER in names:
         Console().print("A line of tiny clients together stands for one message of each; the ledger says for which.")
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, list):
-        return " x ".join(map(str, value)) or "one number"
+        return " x ".join(map(str, value)) or "1"
     if isinstance(value, float):
         return f"{value:.4g}"
     return "-" if value is None else str(value)
@@ -155,7 +159,9 @@ def verify(run: RunPath, json: Json = False) -> None:
     raise typer.Exit(0 if found.ok else 1)
 
 
-def audit(run: RunPath, seed: Annotated[int, typer.Option(help="Seed of the coins of the audits.")] = 0, json: Json = False) -> None:
+def audit(
+    run: RunPath, seed: Annotated[int, typer.Option(help="Seed of the coins of the audits.")] = 0, json: Json = False
+) -> None:
     """Check a run: its ledger, its messages against what its method declares, its noise on worst-case records.
 
     Audits give lower bounds: they find bugs, they do not prove privacy. Exit code 1 if one fails.

@@ -25,7 +25,7 @@ class Seal(NamedTuple):
 class Break(NamedTuple):
     """The first entry, counted from 0, that does not fit into its chain, and why."""
 
-    index: int
+    at: int
     reason: str
 
 

@@ -24,8 +24,8 @@ from cofactor.methods import catalog
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 from cofactor.metrics import pooled_error, relative_error, rmsd
-from cofactor.report.sections.boolean import shrunk
 from cofactor.privacy.errors import PrivacyError
+from cofactor.report.sections.boolean import shrunk
 from cofactor.runs import private
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder

@@ -23,8 +23,8 @@ from cofactor.privacy import chain
 from cofactor.privacy.accountant import Cost, Spend, Unit, spend
 from cofactor.privacy.chain import Seal
 from cofactor.privacy.errors import PrivacyError
-from cofactor.privacy.pld import Mechanism
 from cofactor.privacy.plan import Release
+from cofactor.privacy.pld import Mechanism
 from cofactor.types import Array, CofactorError
 
 FILE = "ledger.jsonl"
@@ -193,7 +193,7 @@ def _check(client: str, own: list[Line], begin: Seal) -> Chain:
     seal, broken = chain.check((line.entry for line in own), begin.last)
     if broken is None:
         return Chain(client, *seal)
-    return Chain(client, *seal, f"{FILE}, line {own[broken.index].number} ({client}): {broken.reason}")
+    return Chain(client, *seal, f"{FILE}, line {own[broken.at].number} ({client}): {broken.reason}")
 
 
 def _against(found: Chain, seal: Seal | None) -> Chain:

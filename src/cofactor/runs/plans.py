@@ -169,13 +169,10 @@ def _expected(ratio: float | None) -> str:
     )
 
 
-def meaning(found: Answer, *, secure: bool) -> list[str]:
+def meaning(*, secure: bool) -> list[str]:
     """Return what the numbers mean, in the words that may be used."""
-    unit = found.method.plan.privacy.unit
-    word = "row" if unit is Unit.RECORD else "client with all its rows"
     lines = [
-        f"All releases of a run together satisfy the printed (eps, delta), add/remove neighbours: one {word} more or "
-        "less.",
+        "All releases of a run together satisfy the printed (eps, delta), add/remove neighbours.",
         "Raw rows and codes never leave a client; each method's messages are listed and tested.",
         "Audits give lower bounds: they find bugs, they do not prove privacy.",
     ]

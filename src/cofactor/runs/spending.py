@@ -18,9 +18,9 @@ def spending(run: Path) -> dict[str, Any]:
     rounds = len({line.entry["round"] for line in lines if line.entry})
     budget = manifest.get("privacy")
     spent = ledger.spent(lines, budget["delta"]) if budget else None
-    if spent is None and not (budget and not lines):
-        nothing = dict.fromkeys(("epsilon", "delta", "unit", "relation", "accountant"))
-        return {"rounds": rounds, "private": False, **nothing, "text": NONE, "budget": budget}
-    if spent is None:
+    if spent is not None:
+        return {"rounds": rounds, **private.record(spent), "budget": budget}
+    if budget and not lines:
         return {"rounds": 0, **budget, "epsilon": 0.0, "text": "nothing yet", "budget": budget}
-    return {"rounds": rounds, **private.record(spent), "budget": budget}
+    nothing = dict.fromkeys(("epsilon", "delta", "unit", "relation", "accountant"))
+    return {"rounds": rounds, "private": False, **nothing, "text": NONE, "budget": budget}

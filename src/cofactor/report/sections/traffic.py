@@ -112,7 +112,8 @@ def noise(folder: Folder) -> list[Noise]:
         Noise(
             array,
             _span([r.round for r in found]),
-            *(_few([words.number(v) for v in values]) for values in ([r.clip for r in found], [r.noise for r in found])),
+            _few([words.number(r.clip) for r in found]),
+            _few([words.number(r.noise) for r in found]),
             _few([str(r.mechanism) for r in found]),
             _few([words.number(r.multiplier) for r in found]),
         )
