@@ -15,6 +15,7 @@ from cofactor.engines.checkpoint import atomic
 from cofactor.engines.processes import speaks
 from cofactor.runs import config as configs
 from cofactor.runs import fit as runs
+from cofactor.runs.build import planned_rounds
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
 from cofactor.select import RankScan
@@ -27,7 +28,7 @@ LEFT = ("top features", "items", "part", "user")
 def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
     config = _config(given, config_file)
-    with Progress(runs.planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
+    with Progress(planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
         folder = runs.fit(config, out, callbacks=[progress])
     if speaks():
         _conclude(folder, as_json=as_json, quiet=quiet)
@@ -47,7 +48,7 @@ def _config(given: dict[str, Any], config_file: Path | None) -> Config:
 def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
     """Continue an interrupted run."""
     config = RunFolder.open(run).config()
-    with Progress(runs.planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
+    with Progress(planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
         folder = runs.resume(run, callbacks=[progress])
     if speaks():
         _conclude(folder, as_json=as_json, quiet=quiet)

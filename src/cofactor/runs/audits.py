@@ -19,8 +19,8 @@ from cofactor.privacy.audit import Verdict
 from cofactor.privacy.errors import AuditError
 from cofactor.privacy.plan import Private
 from cofactor.runs import ledger, worst_case
+from cofactor.runs.build import named_method
 from cofactor.runs.config import Config
-from cofactor.runs.fit import named_method
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.ledger import Line
 from cofactor.runs.spending import spending

@@ -17,7 +17,7 @@ from cofactor.engines.history import Round, Stop
 from cofactor.engines.inline import check_clients
 from cofactor.engines.rounds import Callback, Run, run
 from cofactor.local import arrays
-from cofactor.local.columns import SomeColumns, groups
+from cofactor.local.columns import SomeColumns
 from cofactor.local.refit import refit
 from cofactor.method import Method, rng
 from cofactor.methods import catalog
@@ -27,6 +27,7 @@ from cofactor.metrics import pooled_error, relative_error, rmsd
 from cofactor.privacy.errors import PrivacyError
 from cofactor.report.sections.boolean import shrunk
 from cofactor.runs import private
+from cofactor.runs.build import check_sizes, make_method, named_method, rounds_of, stop_of
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, check_unchanged, describe, open_inputs, read_table, reordered
@@ -34,7 +35,6 @@ from cofactor.select import Passport, RankScan, passports, select_rank
 from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, CofactorError, Data, Shared
 
-BOOLEAN_SWEEPS = 3
 POOLED_ROUNDS, POOLED_TOL, POOLED_PATIENCE = 400, 1e-6, 10
 VIEW_ROWS = 5000
 LOCAL_CELLS = 2 * 10**8
@@ -82,62 +82,6 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
     return _run(folder, config, inputs, _prepare(config, inputs), callbacks=callbacks)
 
 
-def make_method(config: Config, inputs: Inputs, *, clients: int | None = None) -> Method:
-    """Build the method; clients that lack features need one that can leave them out."""
-    setting: dict[str, Any] = {"n_features": inputs.n_features, "clients": clients or len(inputs.data)}
-    if config.blocked:
-        return named_method(config, shape=inputs.data[0].whole, **setting)
-    if inputs.known is None:
-        return named_method(config, **setting)
-    if config.method != "exact" or config.privacy:
-        raise CofactorError(
-            f"method {config.method!r} needs the same features at every client; "
-            "use --features intersection, or --method exact with --features union."
-        )
-    return named_method(config, groups=groups(inputs.known, inputs.n_features), **setting)
-
-
-def named_method(config: Config, *, n_features: int = 1, clients: int = 1, **more: Any) -> Method:
-    """Build the method of a configuration; Boolean, private and blocked ones take their plan from it."""
-    options = {**config.options, **more}
-    if config.blocked:
-        options = {"iterations": config.rounds, **options}
-    if config.boolean:
-        options = {"sweeps": 0 if config.privacy else BOOLEAN_SWEEPS, **options}
-    if (config.boolean or config.privacy) and "rounds" in catalog.options_of(config.method):
-        options = {"rounds": config.rounds, **options}
-    return catalog.make_for(
-        config.method,
-        config.rank,
-        options,
-        n_features=n_features,
-        participants=private.participants(config, clients),
-        rounds=config.rounds,
-        privacy=config.privacy,
-        secure=config.secure,
-    )
-
-
-def planned_rounds(config: Config) -> int | None:
-    """Return the most rounds that a configuration will run; None where that depends on the number of features."""
-    if config.blocked:  # an iteration takes two rounds, whatever the shape
-        return named_method(config, shape=(1, 1)).rounds or config.rounds
-    if config.method in catalog.names(private=True) and "rounds" not in catalog.options_of(config.method):
-        return None
-    return min(config.rounds, named_method(config).rounds or config.rounds)
-
-
-def rounds_of(config: Config, method: Method) -> int:
-    """Return the most rounds of a run; a method with a plan of its own runs all of it."""
-    own = method.rounds or config.rounds
-    return own if config.privacy or config.blocked else min(config.rounds, own)
-
-
-def stop_of(config: Config) -> Stop:
-    """Return the stop rule; methods with a plan of their own run all of it."""
-    return Stop(0 if config.boolean or config.blocked or config.privacy else config.tol)
-
-
 def _prepare(config: Config, inputs: Inputs) -> tuple[Method, list[Data]]:
     """Build the method and check the data."""
     method, data = make_method(config, inputs), check_clients(inputs.data)
@@ -145,18 +89,6 @@ def _prepare(config: Config, inputs: Inputs) -> tuple[Method, list[Data]]:
     check_sizes(config, rows=rows, n_features=inputs.n_features)
     private.check(config, method, rows=rows, clients=len(data))
     return method, data
-
-
-def check_sizes(config: Config, *, rows: int, n_features: int) -> None:
-    """Refuse a rank or a picture that the data have no room for."""
-    pixels = int(np.prod(config.image_shape or n_features))
-    if config.rank > min(rows, n_features):
-        raise CofactorError(
-            f"rank: expected at most {min(rows, n_features)} (the smaller of {rows} rows and "
-            f"{n_features} features), found {config.rank}."
-        )
-    if pixels != n_features:
-        raise CofactorError(f"image: expected {n_features} pixels (the features), found {config.image}.")
 
 
 def _run(

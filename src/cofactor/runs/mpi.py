@@ -22,8 +22,9 @@ from cofactor.local import arrays
 from cofactor.method import Method
 from cofactor.methods.blocks import Blocks
 from cofactor.runs import private
+from cofactor.runs.build import check_sizes, make_method, rounds_of, stop_of
 from cofactor.runs.config import Config
-from cofactor.runs.fit import boolean_evaluation, check_sizes, evaluation, make_method, rounds_of, stop_of, view
+from cofactor.runs.fit import boolean_evaluation, evaluation, view
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, describe, in_blocks, matched_inputs, read_table, simulated
 from cofactor.types import Array, CofactorError, Data
@@ -169,8 +170,9 @@ def _run(
     team = engine.processes
     saved = ProcessCheckpoint(folder.checkpoint.path, team=team).load()
     names = _all(team, inputs.names)
-    team.alone("the run folder", lambda: _rewind(folder, config, len(saved.history) if saved else 0))
+    done = len(saved.history) if saved else 0
     del saved
+    team.alone("the run folder", lambda: folder.rewind(done, private=config.privacy is not None))
     log = folder.log_messages(names) if team.first else None
     outcome = run(
         method,
@@ -194,10 +196,6 @@ def _run(
     result = None if config.privacy else _evaluation(team, inputs, outcome, boolean=config.boolean)
     team.alone("the factor", lambda: _write(folder, config, inputs, outcome, result))
     return folder
-
-
-def _rewind(folder: RunFolder, config: Config, rounds: int) -> None:
-    folder.rewind(rounds, private=config.privacy is not None)
 
 
 def _write(folder: RunFolder, config: Config, inputs: Inputs, outcome: Run, result: Any) -> None:

@@ -40,7 +40,6 @@ def components(folder: Folder) -> dict[str, Any]:
         "more": cards[OPEN:],
         "shape": folder.factor.image_shape,
         "passports": folder.passports is not None,
-        "withheld": folder.withheld,
         "features": folder.factor.H.shape[1],
     }
 

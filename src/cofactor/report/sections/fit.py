@@ -40,7 +40,6 @@ def convergence(folder: Folder) -> dict[str, Any]:
         "lines": thin(folder.history),
         "every": -(-len(folder.history) // LINES_IN_TABLE),
         "private": bool(finite([r.epsilon for r in folder.history])),
-        "withheld": folder.withheld,
     }
 
 
@@ -91,8 +90,6 @@ def clients(folder: Folder) -> dict[str, Any]:
         "scores": scores,
         "text": f"Relative error of {words.counted(len(scores), 'client')}: {', '.join(k.name for k in shown)}.",
         "compared": [bool(finite(column)) for column in columns[1:]],
-        "names": folder.client_names,
-        "withheld": folder.withheld,
     }
 
 
@@ -124,7 +121,6 @@ def drift(folder: Folder) -> dict[str, Any]:
         "known": finite(values),
         "only": next((r for r in folder.history if finite([r.drift]) and (r.drift or 0) > 0), None),
         "match": _match(folder),
-        "withheld": folder.withheld,
     }
 
 
