@@ -74,5 +74,7 @@ def _kind(dtype: str) -> np.dtype[Any] | None:
 
 
 def _is_on_grid(a: Any) -> bool:
+    if np.asarray(a).dtype.kind not in "fiub":
+        return False
     steps = np.asarray(a, dtype=np.float64) / STEP
     return bool(np.isfinite(steps).all() and (steps == np.rint(steps)).all())
