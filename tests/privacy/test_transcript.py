@@ -43,7 +43,7 @@ def data(name: str, rows: list[int]) -> list[np.ndarray]:
 def make(name: str, *, secure: bool = False):
     privacy, options = NAMES[name]
     setting = {"n_features": M, "participants": 3, "rounds": 3, "privacy": privacy, "secure": secure}
-    return catalog.make_for(name.split(" by ")[0], 3, options, **setting)
+    return catalog.make_for(name.split(" by ", maxsplit=1)[0], 3, options, **setting)
 
 
 def recorded(method, Xs, engine=None) -> list[tuple[int, Message]]:

@@ -71,7 +71,8 @@ def header(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {"run": chain.digest({name: value for name, value in manifest.items() if name != "ledger"})}
 
 
-def _begin(run: Mapping[str, str], client: str) -> Seal:
+def begin(run: Mapping[str, str], client: str) -> Seal:
+    """Return where a client's chain begins."""
     return Seal(0, chain.digest({**run, "client": client}))
 
 
@@ -97,7 +98,7 @@ class Writer:
                 found[entry["client"]].append(entry)
         with open(self.path, "a") as file:
             for client, own in found.items():
-                links, self.seals[client] = chain.extend(own, self.seals.get(client) or _begin(self.run, client))
+                links, self.seals[client] = chain.extend(own, self.seals.get(client) or begin(self.run, client))
                 file.writelines(json.dumps(line) + "\n" for line in links)
             file.flush()
             os.fsync(file.fileno())
@@ -176,7 +177,7 @@ def verify(path: Path, manifest: Mapping[str, Any], rounds: Sequence[int] = ()) 
     """Check every chain from its header to its seal; ``rounds`` are those that the history knows of."""
     lines, run = read(path), header(manifest)
     faults = [f"{FILE}, line {line.number}: cannot be read" for line in lines if not line.entry]
-    chains = [_check(client, own, _begin(run, client)) for client, own in _by_client(lines)]
+    chains = [_check(client, own, begin(run, client)) for client, own in _by_client(lines)]
     sealed = manifest.get("ledger")
     if sealed:
         ends = {client: Seal(*seal) for client, seal in sealed["clients"].items()}
