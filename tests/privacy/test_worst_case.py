@@ -20,6 +20,7 @@ METHODS = {
     "statistics": ("dp-nmf", RECORD, {}, 64),
     "moments by client": ("dp-moments", Privacy(2, 1e-6, "client"), {}, 64),
     "updates": ("fedavg", CLIENT, {"sweeps": 2}, 64),
+    "moments of clipped rows": ("dp-moments", Privacy(1, 1e-6, clip=7.0), {}, 64),
     "votes": ("asso", CLIENT, {"sweeps": 0}, 64),
 }
 STEPS = [("moments", 0), ("moments", 1), ("statistics", 0), ("updates", 0)]
@@ -77,7 +78,10 @@ def test_unclipped_rows_and_updates_are_caught(name: str, t: int, monkeypatch: p
     assert all(isinstance(v, Verdict) and not v.passed for v in found)
 
 
-@pytest.mark.parametrize(("name", "t", "secure"), [*((name, t, False) for name, t in STEPS[:3]), ("moments", 1, True)])
+@pytest.mark.parametrize(
+    ("name", "t", "secure"),
+    [*((name, t, False) for name, t in STEPS[:3]), ("moments", 1, True), ("moments of clipped rows", 0, False)],
+)
 def test_two_worlds_through_a_step_catch_nine_tenths_of_the_noise(name: str, t: int, secure: bool) -> None:
     method = make(name, secure=secure)
     assert all(v.passed for _, v in worst_case.two_world_step(method, t))

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 from cofactor.methods import catalog
 from cofactor.privacy import transcript
 from cofactor.privacy.accountant import Unit
-from cofactor.privacy.audit import Verdict
 from cofactor.privacy.errors import AuditError
 from cofactor.privacy.plan import Private
 from cofactor.runs import ledger, worst_case
 from cofactor.runs.build import named_method
-from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.ledger import Line
 from cofactor.runs.spending import spending
+from cofactor.runs.worst_case import Outcome
 
 SHOWN = 3
 
@@ -38,13 +37,17 @@ class Audit(NamedTuple):
 
 
 def audit_run(path: Path, *, seed: int = 0) -> list[Audit]:
-    """Audit a run folder."""
+    """Audit a run: its files, and, if it is private, its mechanism."""
     folder = RunFolder.open(path)
     method = method_of(folder)
+    return [*of_folder(folder), *(mechanism(method, seed=seed) if isinstance(method, Private) else ())]
+
+
+def of_folder(folder: RunFolder) -> list[Audit]:
+    """Audit what a run has written: chains, transcript, and budget."""
+    method = method_of(folder)
     found = [_chains(folder), _transcript(folder, method)]
-    if isinstance(method, Private):
-        found += [_budget(folder), *mechanism(method, seed=seed)]
-    return found
+    return [*found, _budget(folder)] if isinstance(method, Private) else found
 
 
 def method_of(folder: RunFolder) -> Any:
@@ -55,12 +58,8 @@ def method_of(folder: RunFolder) -> Any:
         return None
     if config.ratings:
         return catalog.make(config.method, config.rank, **config.options)
-    more = {"shape": (_rows(config, inputs), features[0])} if config.blocked else {}
+    more = {"shape": (sum(line["rows"] for line in inputs), features[0])} if config.blocked else {}
     return named_method(config, n_features=features[0], clients=len(inputs), **more)
-
-
-def _rows(config: Config, inputs: list[dict[str, Any]]) -> int:
-    return sum(line["rows"] for line in inputs)
 
 
 def _chains(folder: RunFolder) -> Audit:
@@ -147,13 +146,13 @@ def mechanism(method: Any, *, seed: int = 0) -> Iterator[Audit]:
         yield from _tell("one run", t, worst_case.one_run(method, t, seeds=(seed,)))
 
 
-def _tell(audit: str, t: int, verdicts: Iterator[tuple[str, Verdict | AuditError]]) -> Iterator[Audit]:
+def _tell(audit: str, t: int, verdicts: Iterator[tuple[str, Outcome]]) -> Iterator[Audit]:
     for name, verdict in verdicts:
         passed = None if isinstance(verdict, AuditError) else verdict.passed
         yield Audit(audit, f"{name}, round {t}", passed, _words(verdict))
 
 
-def _words(verdict: Verdict | AuditError) -> str:
+def _words(verdict: Outcome) -> str:
     if isinstance(verdict, AuditError):
         return str(verdict)
     return f"at least {verdict.lower:.4g}, claimed {verdict.claim:.4g}, without noise {verdict.control:.4g}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -222,12 +222,18 @@ def cost_of(entry: Mapping[str, Any]) -> Cost | None:
 
 
 def spent(lines: Sequence[Line], delta: float) -> Spend | None:
-    """Return what the releases cost: the most over clients, since every unit is at one client; None without noise."""
-    each = {tuple(_costs(own)) for _, own in _by_client(lines)}
-    if not each or any(None in costs for costs in each):
-        return None
-    return max((spend([c for c in costs if c], delta) for costs in each), key=lambda s: s.epsilon)
+    """Return what the releases cost together, or None where one had no noise.
 
-
-def _costs(own: Sequence[Line]) -> Iterator[Cost | None]:
-    return (cost_of(line.entry) for line in own)
+    Every unit is at one client, so an array that all clients send in a round is paid for once: at the highest price.
+    """
+    costs: dict[tuple[int, str, int], Cost] = {}
+    for _, own in _by_client(lines):
+        times: Counter[tuple[int, str]] = Counter()
+        for line in own:
+            cost, what = cost_of(line.entry), (line.entry["round"], line.entry["array"])
+            if cost is None:
+                return None
+            key = (*what, times[what])
+            times[what] += 1
+            costs[key] = min(costs.get(key, cost), cost, key=lambda c: c.multiplier)
+    return spend(costs.values(), delta) if costs else None

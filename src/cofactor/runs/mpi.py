@@ -75,7 +75,7 @@ def resume(folder: RunFolder, *, callbacks: Sequence[Callback] = ()) -> RunFolde
     with team.guard("the inputs"):
         config = folder.config()
         inputs = open_own(config, team)
-        before = {line["client"]: line["sha256"] for line in folder.inputs()}
+        before = {line["client"]: line.get("sha256") for line in folder.inputs()}
         for line in _describe(config, inputs):
             if before.get(line["client"]) != line["sha256"]:
                 raise CofactorError(
