@@ -22,7 +22,8 @@ from cofactor.cli import main
 from cofactor.data import synthetic
 from cofactor.engines.rounds import Reply
 from cofactor.methods.private import NONE, RECORD, SKETCH, START
-from cofactor.privacy import Privacy, chain
+from cofactor.privacy import Cost, Mechanism, Privacy, chain
+from cofactor.privacy.plan import Release
 from cofactor.runs import audits, ledger
 from cofactor.runs.folder import RunFolder
 from cofactor.types import Message
@@ -231,6 +232,10 @@ def test_a_round_that_was_released_is_never_released_again(home, tmp_path) -> No
 
 def test_a_run_that_was_killed_before_a_release_goes_on(home, tmp_path) -> None:
     killed(home, tmp_path, "stepping")
+    whole = (tmp_path / "run" / "ledger.jsonl").read_text()
+    (tmp_path / "run" / "ledger.jsonl").write_text(whole + '{"client": "a", "rou')  # cut off while it was written down
+    assert "found round 2 as well" in cofactor("resume", "run", "-q", cwd=tmp_path, check=2).stderr
+    (tmp_path / "run" / "ledger.jsonl").write_text(whole)
     cofactor("resume", "run", "-q", cwd=tmp_path)
     rounds = [json.loads(line)["round"] for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
     assert sorted(rounds) == [t for t in range(5) for _ in FILES]
@@ -361,9 +366,19 @@ def test_a_hundred_thousand_tiny_clients_are_one_line_per_array(tmp_path) -> Non
     assert lines[2]["members"] == "0-9,20-499"
     assert lines[4]["client"] == "phone600"
     assert ledger.verify(tmp_path / ledger.FILE, {"seed": 0}).ok
+    noisy = Release(Cost(Mechanism.GAUSSIAN, 4.0), 1.0, 4.0)
+    alone = [Reply(np.array([j]), message._replace(cost={"gram": noisy})) for j in range(20_000)]
+    writer(2, [*alone, Reply(np.array([30_000]), message)])
+    lines = [json.loads(line) for line in (tmp_path / ledger.FILE).read_text().splitlines()]
+    assert [(e["client"], e.get("members"), e["noise"]) for e in lines[6:]] == [
+        (ledger.TOGETHER, "0-19999", 4.0),
+        (ledger.TOGETHER, "0-19999", None),
+        ("phone30000", None, None),
+        ("phone30000", None, None),
+    ]
     again = ledger.Writer(tmp_path / ledger.FILE, {"seed": 0}, names)
-    again(2, [Reply(np.array([600]), message)])
-    assert ledger.verify(tmp_path / ledger.FILE, {"seed": 0}, [0, 1, 2]).ok
+    again(3, [Reply(np.array([600]), message)])
+    assert ledger.verify(tmp_path / ledger.FILE, {"seed": 0}, [0, 1, 2, 3]).ok
 
 
 def test_a_run_without_noise_has_a_chained_ledger_too(home, tmp_path) -> None:

@@ -124,7 +124,7 @@ def show(
     kinds = sorted({entry["mechanism"] for entry in chosen if entry.get("mechanism")})
     Console().print(f"mechanism: {', '.join(kinds)}; noise over bound is the multiplier." if kinds else "no noise")
     if ledgers.TOGETHER in names:
-        Console().print("A line of tiny clients together stands for one message of each; the ledger says for which.")
+        Console().print("A line of clients together stands for one message of each; the ledger says of which.")
 
 
 def _cell(value: Any) -> str:

@@ -101,7 +101,9 @@ def _show_private(result: dict[str, Any]) -> None:
     """Print what all releases of a run cost together; errors are the clients' own."""
     console = Console(soft_wrap=True)
     console.print(f"{result['rounds']} rounds: {result['text']}", highlight=False)
-    if not result["private"]:
+    if result["private"]:
+        console.print("private: yes")
+    else:
         console.print("private: no. The noise came from a seed and can be repeated.", style="red")
     console.print("The error of each client is in its own folder, clients/NAME/evaluation.json, and was not released.")
 

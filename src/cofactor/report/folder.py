@@ -107,7 +107,7 @@ class RankScan:
 
 @dataclass(frozen=True)
 class Release:
-    """One line of ``ledger.jsonl``: an array that left a client, or a batch of ``clients`` tiny ones."""
+    """One line of ``ledger.jsonl``: an array that left a client, or so many ``clients`` together."""
 
     client: str
     round: int

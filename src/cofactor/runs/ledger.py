@@ -29,12 +29,14 @@ from cofactor.types import Array, CofactorError
 
 FILE = "ledger.jsonl"
 MANY = 200
-TOGETHER = "tiny clients together"
-"""Whose line it is where one message stands for more than ``MANY`` clients; ``members`` says for which."""
+CROWD = 10_000
+TOGETHER = "clients together"
+"""Whose line it is where one stands for more than ``MANY`` clients that were stepped as one batch, or for the alike
+messages of a round that has more than ``CROWD`` of them; ``members`` says for which clients."""
 
 
 def entries(names: Sequence[str], t: int, reply: Reply) -> list[dict[str, Any]]:
-    """Return one entry per client and array; a batch of many tiny clients is one entry per array for all of them."""
+    """Return one entry per client and array; of many clients together, one per array for all of them."""
     together = len(reply.clients) > MANY
     who: list[dict[str, Any]] = [{"client": names[j]} for j in reply.clients]
     if together:
@@ -45,6 +47,18 @@ def entries(names: Sequence[str], t: int, reply: Reply) -> list[dict[str, Any]]:
         {**client, "round": t, **array, "bytes": array["bytes"] * client.get("clients", 1), **masked}
         for client in who
         for array in sent
+    ]
+
+
+def _alike(replies: Sequence[Reply]) -> list[Reply]:
+    """Put replies together that differ in nothing that the ledger says: form, bound, noise and cost."""
+    groups: dict[str, list[Reply]] = defaultdict(list)
+    for reply in replies:
+        what = [_sent(name, a, reply.message.cost.get(name)) for name, a in reply.message.arrays.items()]
+        groups[json.dumps([what, reply.sent is not None])].append(reply)
+    return [
+        Reply(np.sort(np.concatenate([r.clients for r in found])), found[0].message, found[0].sent)
+        for found in groups.values()
     ]
 
 
@@ -93,7 +107,7 @@ class Writer:
     def __call__(self, t: int, replies: Sequence[Reply]) -> None:
         """Write down a round: before anything is done with its messages."""
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for reply in replies:
+        for reply in _alike(replies) if len(replies) > CROWD else replies:
             for entry in entries(self.names, t, reply):
                 found[entry["client"]].append(entry)
         with open(self.path, "a") as file:
@@ -138,7 +152,7 @@ def unreleased(path: Path, rounds: int) -> None:
     """Refuse to go on after ``rounds`` rounds where a later one was released: never twice for one budget."""
     late = [line for line in read(path) if not line.entry or line.entry["round"] >= rounds]
     if late:
-        t = late[0].entry.get("round", "a")
+        t = late[0].entry.get("round", rounds)
         raise PrivacyError(
             f"{path}: expected the releases of {rounds} rounds, as the checkpoint holds; found round {t} as well. The "
             "run was cut off after that release: its budget is spent, and a second release with fresh noise would "
