@@ -301,6 +301,14 @@ def test_a_ledger_that_was_tampered_with_is_found_out(copied, name) -> None:
     assert audits.of_folder(RunFolder.open(copied))[0].passed is False
 
 
+@pytest.mark.parametrize("line", ["null", "[]", "{}", '{"client": 1}', '{"client": "a", "round": "0"}', "[" * 9000])
+def test_a_line_that_is_no_entry_is_named(copied, line) -> None:
+    with open(copied / "ledger.jsonl", "a") as file:
+        file.write(line + "\n")
+    assert "line 10: cannot be read" in cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout
+    assert json.loads(cofactor("privacy", "spend", "run", "--json", cwd=copied.parent).stdout)["rounds"] == 2
+
+
 def test_an_audit_that_fails_is_exit_code_1(copied) -> None:
     file = copied / "ledger.jsonl"
     file.write_text(file.read_text().replace('"noise": ', '"noise": 1', 1))
@@ -327,6 +335,8 @@ def test_another_manifest_breaks_every_chain(copied) -> None:
         ({"dtype": "float32"}, "private releases are float64"),
         ({"bytes": 10**6}, "bytes, at most"),
         ({"cost": None}, "was released without noise"),
+        ({"clip": None}, "has the bound None"),
+        ({"noise": "much"}, "and the noise much"),
     ],
 )
 def test_a_ledger_with_good_chains_and_a_bad_release_fails_the_audit(copied, change, words) -> None:

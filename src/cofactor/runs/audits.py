@@ -94,7 +94,7 @@ def entry_faults(lines: Iterable[Line], method: Any, n_features: int) -> Iterato
             continue
         form = transcript.form_faults(name, tuple(entry["shape"]), entry["dtype"], schemas[t], private=known)
         yield from (f"{where}: {fault}" for fault in form)
-        most_bytes = transcript.NUMBER * math.prod(entry["shape"]) * entry.get("clients", 1)
+        most_bytes = transcript.NUMBER * math.prod(entry["shape"]) * int(entry.get("clients", 1))
         if entry["bytes"] > most_bytes:
             yield f"{where}: {entry['bytes']} bytes, at most {most_bytes} were declared"
         if known and not form:
@@ -120,9 +120,13 @@ def _price_faults(entry: dict[str, Any], method: Any) -> Iterator[str]:
         return
     if paid != cost:
         yield f"{name!r} costs {cost} and has paid {paid}"
-    sigma = method.plan.sigma(t, name, entry["clip"])
-    if not entry["noise"] >= sigma * (1 - 1e-9):
-        yield f"{name!r} has noise {entry['noise']:.6g}, {sigma:.6g} was paid for"
+    bound, noise = entry.get("clip"), entry.get("noise")
+    if not (isinstance(bound, int | float) and isinstance(noise, int | float) and bound > 0):
+        yield f"{name!r} has the bound {bound} and the noise {noise}"
+        return
+    sigma = method.plan.sigma(t, name, bound)
+    if not noise >= sigma * (1 - 1e-9):
+        yield f"{name!r} has noise {noise:.6g}, {sigma:.6g} was paid for"
 
 
 def _budget(folder: RunFolder) -> Audit:

@@ -127,7 +127,7 @@ class RunFolder:
         """Check the ledger against the manifest and the history."""
         file = self.path / "history.jsonl"
         lines = file.read_text().splitlines() if file.exists() else []
-        rounds = [int(json.loads(line)["round"]) for line in lines]
+        rounds = [t for t in map(_round, lines) if t is not None]
         return ledger.verify(self.path / ledger.FILE, self.manifest(), rounds)
 
     def seal(self) -> None:
@@ -202,10 +202,16 @@ class RunFolder:
 
 
 def _is_before(line: str, rounds: int) -> bool:
+    t = _round(line)
+    return t is not None and t < rounds
+
+
+def _round(line: str) -> int | None:
+    """Return the round of a line; None for one that was cut off by a crash."""
     try:
-        return int(json.loads(line)["round"]) < rounds
+        return int(json.loads(line)["round"])
     except (ValueError, KeyError, TypeError):
-        return False  # a line that was cut off by a crash
+        return None
 
 
 def _plain(value: Any) -> Any:

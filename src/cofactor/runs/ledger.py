@@ -118,6 +118,10 @@ class Writer:
             os.fsync(file.fileno())
 
 
+KNOWN = {"client": str, "round": int, "array": str, "shape": list, "dtype": str, "bytes": int}
+"""What every entry must have to be read as one."""
+
+
 class Line(NamedTuple):
     """An entry and the number of its line, from 1; the entry is empty where the line cannot be read."""
 
@@ -134,10 +138,11 @@ def read(path: Path) -> list[Line]:
 def _entry(text: str) -> dict[str, Any]:
     try:
         entry = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    known = isinstance(entry, dict) and isinstance(entry.get("client"), str) and isinstance(entry.get("round"), int)
-    return entry if known else {}
+    known = isinstance(entry, dict) and all(isinstance(entry.get(name), kind) for name, kind in KNOWN.items())
+    whole = known and all(isinstance(n, int) and n >= 0 for n in entry["shape"])
+    return entry if whole else {}
 
 
 def _by_client(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
