@@ -18,6 +18,8 @@ from cofactor.data import datasets, partition
 from cofactor.local.refit import refit
 from cofactor.methods import catalog
 from cofactor.metrics import pooled_error, relative_error, rmsd
+from cofactor.runs.config import Config
+from cofactor.runs.fit import fit
 
 RANK, ROUNDS, SEED = 10, 12, 0
 NAMES = ["Basel", "Lyon", "Porto", "Turku", "Gdańsk"]
@@ -139,6 +141,19 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dump(path / "rank.json", rank_scan(Xs, [2, 4, 6, 8, 10, 12, 14]))
     dump_lines(path / "ledger.jsonl", ledger(method, 64, run.factor.dtype))
     return path
+
+
+@pytest.fixture(scope="session")
+def private_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private run of three clients under secure summation, as the command line writes it."""
+    path = tmp_path_factory.mktemp("private")
+    X = datasets.digits().X
+    files = []
+    for name, rows in zip(NAMES, (slice(0, 500), slice(500, 1100), slice(1100, 1797))):
+        files.append(str(path / f"{name}.npy"))
+        np.save(files[-1], X[rows])
+    config = Config(files, 5, method="dp-nmf", rounds=3, epsilon=2.0, delta=1e-5, secure=True, image="8x8")
+    return fit(config, path / "run").path
 
 
 @pytest.fixture

@@ -214,3 +214,14 @@ def test_large_and_hostile_pages(browser: Any, large: Path) -> None:
         assert browser.execute_script(FAULTS) == []
     assert "taken" not in browser.title
     assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_page_of_a_private_run(browser: Any, private_run: Path, width: int, scheme: str) -> None:
+    browser.get_log("browser")
+    show(browser, html.render(private_run), width=width, scheme=scheme)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.execute_script(FAULTS) == []
+    assert browser.execute_script(CONTRASTS) == []
+    assert browser.find_element("id", "privacy").text.count("discrete Gaussian") == 2
+    assert browser.get_log("browser") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,31 @@ def test_shapes_that_differ_are_a_warning(folder: Path) -> None:
 def test_equal_clients_cannot_show_it(folder: Path, edit: Callable[[Path, Callable[[Any], Any]], None]) -> None:
     edit(folder / "evaluation.json", lambda value: [c.update(rows=7) for c in value["clients"]] and None)
     assert "cannot show whether sizes depend on it" in words(folder)
+
+
+def test_a_private_run_shows_its_noise_and_withholds_errors(private_run: Path) -> None:
+    page = html.render(private_run).read_text(encoding="utf-8").replace("&#39;", "'")
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+    assert CLAIM in text
+    assert "ε = 2, δ = 1e-5" in text
+    assert "accountant zCDP" in text
+    assert "(unit: record; neighbours: add/remove one; accountant: zCDP)" in text
+    assert "They left under masks: the server saw their sum." in text
+    assert "Relative error withheld" in text
+    assert "3 clients. Errors, numbers of rows and hashes of the data were computed without noise" in text
+    assert "Losses are not released in a private run." in text
+    assert "A private run compares no ranks" in text
+    entry = json.loads((private_run / "ledger.jsonl").read_text().splitlines()[0])
+    assert f"{entry['array']} 0 to 2 1 {entry['noise']:.4g} {entry['multiplier']:.4g} discrete Gaussian" in text
+    for client in (private_run / "clients").iterdir():
+        own = json.loads((client / "evaluation.json").read_text())
+        assert f"{own['error']:.4f}" not in text
+
+
+def test_an_insecure_seed_is_named(private_run: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(private_run, tmp_path / "run"))
+    record = json.loads((folder / "privacy.json").read_text())
+    text = words(folder, **record | {"private": False})
+    assert "private: no" in text
+    assert CLAIM not in text
+    assert DENIAL in text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from cofactor.cli import privacy
+from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair
 
 app = typer.Typer(
     name="cofactor",
@@ -17,10 +19,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Seed = Annotated[int, typer.Option(help="Seed; the same seed gives the same numbers everywhere.")]
-RunPath = Annotated[Path, typer.Argument(help="A run folder.")]
+app.add_typer(privacy.privacy, name="privacy")
+app.add_typer(privacy.ledger, name="ledger")
+app.command()(privacy.audit)
 
 
 @app.callback()
@@ -77,6 +78,16 @@ def fit(
     holdout_share: Annotated[float | None, typer.Option(help="With --holdout: the share held out.")] = None,
     duplicates: Annotated[str | None, typer.Option(help="With --ratings: ratings given twice; error or mean.")] = None,
     image: Annotated[str | None, typer.Option(help="Features are pixels of a picture, as 28x28.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy: the total of the whole run.")] = None,
+    delta: Annotated[float | None, typer.Option(help="With --epsilon: below 1 / number of units.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="With --epsilon: whose presence is hidden; record or client.")
+    ] = None,
+    clip: Annotated[float | None, typer.Option(help="With --epsilon: bound of a row, or of a client's update.")] = None,
+    secure: Annotated[bool | None, typer.Option("--secure", help="Sum under masks: the server sees sums only.")] = None,
+    insecure_noise_seed: Annotated[
+        int | None, typer.Option(help="With --epsilon, for tests: noise that can be repeated; private: no.")
+    ] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -88,6 +99,8 @@ def fit(
     Example: cofactor fit all.csv --group-by hospital -k 20 --out run
 
     Example: cofactor fit ratings.csv --ratings --holdout time -k 10 --out run
+
+    Example: cofactor fit a.npz b.npz c.npz -k 20 --epsilon 1 --delta 1e-6 --secure --out run
 
     Example: mpiexec -n 4 cofactor fit --engine mpi big.npy -k 50 --out run
     """
@@ -116,8 +129,14 @@ def fit(
             "holdout": holdout,
             "holdout_share": holdout_share,
             "duplicates": duplicates,
+            "epsilon": epsilon,
+            "delta": delta,
+            "unit": unit,
+            "clip": clip,
+            "secure": secure,
+            "insecure_noise_seed": insecure_noise_seed,
             "inputs": inputs or None,
-            "options": dict(map(_pair, option)) if option else None,
+            "options": dict(map(pair, option)) if option else None,
         }.items()
         if value is not None
     }
@@ -266,14 +285,3 @@ def _ranks(text: str) -> list[int]:
         return list(range(low, high + 1, *step))
     except ValueError as error:
         raise typer.BadParameter(f"expected ranks as 2:30, 2:30:2 or 5,10,20; found {text!r}") from error
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    """Read ``name=value``; the value is a number, true, false or a word."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"expected name=value, found {text!r}")
-    try:
-        return name, jsonlib.loads(value)
-    except ValueError:
-        return name, value

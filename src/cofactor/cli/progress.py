@@ -16,13 +16,19 @@ from cofactor.types import Shared
 
 SHOWN = 12
 COLUMNS = ("round", "loss", "drift", "sent", "seconds", "clients", "left")
+SPENT = "epsilon"
 
 
 class Progress:
-    """A callback that shows every round: loss, drift, bytes, seconds, participants and the time left at most."""
+    """A callback that shows every round: loss, drift, bytes, seconds, participants and the time left at most.
 
-    def __init__(self, rounds: int, *, quiet: bool = False) -> None:
+    In private runs there is one column more, what all rounds so far have cost. ``rounds`` is None where the method
+    will say how many there are.
+    """
+
+    def __init__(self, rounds: int | None, *, quiet: bool = False) -> None:
         self.rounds, self.quiet = rounds, quiet
+        self.columns: tuple[str, ...] = COLUMNS
         self.lines: deque[tuple[str, ...]] = deque(maxlen=SHOWN)
         self.seconds: list[float] = []
         self.console = Console(stderr=True)
@@ -44,26 +50,32 @@ class Progress:
     def __call__(self, line: Round, shared: Shared) -> None:
         """Show one round."""
         self.seconds.append(line.seconds)
-        left = sorted(self.seconds)[len(self.seconds) // 2] * (self.rounds - line.round - 1)
-        cells = (
-            f"{line.round + 1}/{self.rounds}",
-            f"{line.loss:.6g}",
+        cells: tuple[str, ...] = (
+            f"{line.round + 1}/{self.rounds}" if self.rounds else str(line.round + 1),
+            "-" if line.loss != line.loss else f"{line.loss:.6g}",
             "-" if line.drift != line.drift else f"{line.drift:.3g}",
             _bytes(line.bytes_up + line.bytes_down),
             f"{line.seconds:.2f}",
             str(line.participants),
-            f"{left:.0f} s",
+            self._left(line),
         )
+        if line.epsilon == line.epsilon:
+            self.columns, cells = (*COLUMNS, SPENT), (*cells, f"{line.epsilon:.4g}")
         self.lines.append(cells)
         if self.live:
             self.live.update(self._table())
         elif not self.quiet:
-            text = "  ".join(f"{name} {cell}" for name, cell in zip(COLUMNS, cells, strict=True))
+            text = "  ".join(f"{name} {cell}" for name, cell in zip(self.columns, cells, strict=True))
             print(text, file=sys.stderr, flush=True)
+
+    def _left(self, line: Round) -> str:
+        if self.rounds is None:
+            return "-"
+        return f"{sorted(self.seconds)[len(self.seconds) // 2] * (self.rounds - line.round - 1):.0f} s"
 
     def _table(self) -> Table:
         table = Table()
-        for name in COLUMNS:
+        for name in self.columns:
             table.add_column(name, justify="right")
         for cells in self.lines:
             table.add_row(*cells)

@@ -15,6 +15,7 @@ from cofactor.engines.checkpoint import atomic
 from cofactor.engines.processes import speaks
 from cofactor.runs import config as configs
 from cofactor.runs import fit as runs
+from cofactor.runs.build import planned_rounds
 from cofactor.runs.choice import settled
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
@@ -30,7 +31,7 @@ def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: 
     config = settled(_config(given, config_file))
     if config.why and speaks() and not (quiet or as_json):
         Console().print(f"Method {config.why}", soft_wrap=True)
-    with Progress(runs.planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
+    with Progress(planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
         folder = runs.fit(config, out, callbacks=[progress])
     if speaks():
         _conclude(folder, as_json=as_json, quiet=quiet)
@@ -50,7 +51,7 @@ def _config(given: dict[str, Any], config_file: Path | None) -> Config:
 def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
     """Continue an interrupted run."""
     config = RunFolder.open(run).config()
-    with Progress(runs.planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
+    with Progress(planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
         folder = runs.resume(run, callbacks=[progress])
     if speaks():
         _conclude(folder, as_json=as_json, quiet=quiet)
@@ -87,13 +88,27 @@ def evaluate(run: Path, *, pooled: bool, as_json: bool) -> None:
 
 
 def _show_errors(result: dict[str, Any]) -> None:
-    """Print the errors of every client, or of ratings those of the training and the held-out part."""
+    """Print the errors of every client, or of ratings those of both parts, or what a private run cost."""
+    if "private" in result:
+        _show_private(result)
+        return
     if "parts" not in result:
         _show_clients(result)
         return
     Console().print(f"{result['users']} users, {result['items']} items")
     columns = list(dict.fromkeys(name for part in result["parts"] for name in part))
     _show_rows([{name: part.get(name) for name in columns} for part in result["parts"]])
+
+
+def _show_private(result: dict[str, Any]) -> None:
+    """Print what all releases of a run cost together; errors are the clients' own."""
+    console = Console(soft_wrap=True)
+    console.print(f"{result['rounds']} rounds: {result['text']}", highlight=False)
+    if result["private"]:
+        console.print("private: yes")
+    else:
+        console.print("private: no. The noise came from a seed and can be repeated.", style="red")
+    console.print("The error of each client is in its own folder, clients/NAME/evaluation.json, and was not released.")
 
 
 def _show_clients(result: dict[str, Any]) -> None:

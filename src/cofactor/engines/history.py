@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +12,8 @@ class Round(NamedTuple):
     """One line of the history. ``loss`` is the method's own objective ``sum_j 1/2 |X_j - W_j H|^2`` in that round.
 
     Methods that average factors report the clients' losses with their own factors; ``drift`` is how far these
-    were apart. Errors of the final factor come from the refitted codes instead.
+    were apart. Errors of the final factor come from the refitted codes instead. ``epsilon`` is what all releases up to
+    this round cost together; NaN for a method without noise.
     """
 
     round: int
@@ -21,6 +23,7 @@ class Round(NamedTuple):
     bytes_down: int
     seconds: float
     participants: int
+    epsilon: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -183,10 +183,10 @@ def run(
             drawn = _participants(session, participation, seed, t, rows)
             ledger = _charge(ledger, method, t)
             shared, line = _round(method, session, shared, t, drawn=drawn, watch=watch)
-            history.append(line)
+            history.append(line if ledger is None else line._replace(epsilon=ledger.spend().epsilon))
             if checkpoint and checkpoint.due(t):
                 checkpoint.save(State(shared, session.locals(t), history))
-            if any([callback(line, shared) for callback in callbacks]):
+            if any([callback(history[-1], shared) for callback in callbacks]):
                 break
         converged = method.rounds is not None or stop(history[warm:])
         factor = method.factor(shared)

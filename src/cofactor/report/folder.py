@@ -17,13 +17,13 @@ from cofactor.types import Array, CofactorError
 
 @dataclass(frozen=True)
 class Input:
-    """One client's data, as the manifest names it."""
+    """One client's data, as the manifest names it; rows and hash are missing in private runs."""
 
     client: str
     path: str
-    sha256: str
-    rows: int
     features: int
+    sha256: str | None = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,13 @@ class ClientScore:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``evaluation.json``: errors of the final factor; ``match`` holds components x clients."""
+    """``evaluation.json``: errors of the final factor; ``match`` holds components x clients.
 
-    error: float
-    clients: list[ClientScore]
+    A private run does not release errors.
+    """
+
+    error: float | None = None
+    clients: list[ClientScore] = field(default_factory=list)
     match: list[list[float | None]] | None = None
 
 
@@ -104,7 +107,7 @@ class RankScan:
 
 @dataclass(frozen=True)
 class Release:
-    """One line of ``ledger.jsonl``: an array that left a client."""
+    """One line of ``ledger.jsonl``: an array that left a client, or so many ``clients`` together."""
 
     client: str
     round: int
@@ -115,6 +118,10 @@ class Release:
     clip: Any = None
     noise: Any = None
     cost: Any = None
+    mechanism: Any = None
+    multiplier: Any = None
+    clients: int = 1
+    masked: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,7 @@ class PrivacyRecord:
     unit: str | None = None
     relation: str | None = None
     text: str | None = None
+    accountant: str | None = None
 
 
 class Factor(NamedTuple):
@@ -151,6 +159,16 @@ class Folder:
     passports: list[Passport] | None
     rank: RankScan | None
     privacy: PrivacyRecord | None
+
+    @property
+    def withheld(self) -> bool:
+        """Whether errors stayed with the clients, as in private runs."""
+        return self.privacy is not None and self.evaluation.error is None and not self.evaluation.clients
+
+    @property
+    def client_names(self) -> list[str]:
+        """The clients of the run."""
+        return [c.client for c in (self.manifest.inputs if self.withheld else self.evaluation.clients)]
 
 
 def read(path: Path) -> Folder:
@@ -213,8 +231,13 @@ def _check_sizes(folder: Folder) -> None:
     k, c = len(folder.factor.H), len(folder.evaluation.clients)
     if not folder.history:
         raise CofactorError("history.jsonl: expected at least one round, found none.")
-    if not c:
+    if not folder.withheld and not c:
         raise CofactorError("evaluation.json: expected at least one client, found none.")
+    if not folder.withheld and folder.evaluation.error is None:
+        raise CofactorError("evaluation.json: expected the key 'error', found none.")
+    for i, given in enumerate(folder.manifest.inputs):
+        if not folder.withheld and (given.rows is None or given.sha256 is None):
+            raise CofactorError(f"manifest.json: inputs[{i}]: expected the keys 'rows' and 'sha256', found no such.")
     match = folder.evaluation.match
     if match is not None and (len(match) != k or any(len(row) != c for row in match)):
         widths = sorted({len(row) for row in match})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import json
 import re
 import tomllib
@@ -11,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from cofactor.methods import catalog
+from cofactor.methods.private import NONE
+from cofactor.privacy.errors import ParameterError, PrivacyError
+from cofactor.privacy.plan import Privacy
 from cofactor.types import CofactorError
 
+ROUNDS = 50
 BY = ("iid", "dirichlet", "sorted", "rows")
 ENGINES = ("inline", "mpi")
 FEATURES = ("same", "intersection", "union", "position")
@@ -25,6 +30,7 @@ NOT_FOR_RATINGS = {
     "image": None,
     "split": None,
     "group_by": None,
+    "secure": False,
 }
 """Settings without a meaning for ratings, and what they are then."""
 
@@ -37,7 +43,7 @@ class Config:
     rank: int
     method: str = "exact"
     boolean: bool = False
-    rounds: int = 50
+    rounds: int = None  # type: ignore[assignment] # settled below: by the method, or 50
     tol: float = 1e-4
     seed: int = 0
     participation: float = 1.0
@@ -54,6 +60,12 @@ class Config:
     holdout: str | None = None
     holdout_share: float = 0.2
     duplicates: str = "error"
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: str | None = None
+    clip: float | None = None
+    insecure_noise_seed: int | None = None
+    secure: bool = False
     why: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -63,7 +75,12 @@ class Config:
             object.__setattr__(self, "method", catalog.names(boolean=True)[0])
         if self.ratings and self.method == "exact":
             object.__setattr__(self, "method", catalog.names(masked=True)[0])
+        if self.epsilon is not None and self.method == "exact" and not self.options:
+            object.__setattr__(self, "method", catalog.names(private=True)[0])
         object.__setattr__(self, "boolean", self.method in catalog.names(boolean=True))
+        if self.rounds is None:
+            object.__setattr__(self, "rounds", own_rounds(self.method))
+        self._check_privacy()
         if self.blocked:
             self._check_blocks()
         self._check_ratings()
@@ -82,6 +99,30 @@ class Config:
             raise CofactorError(f"image: expected height x width of a picture, as 28x28; found {self.image!r}.")
         if self.split and self.by in ("dirichlet", "sorted") and not self.label:
             raise CofactorError(f"--by {self.by} spreads rows by a label; name its column with --label.")
+
+    def _check_privacy(self) -> None:
+        """Refuse half a budget, words without a budget, and methods that need one."""
+        words = ("delta", "unit", "clip", "insecure_noise_seed")
+        given = [name for name in words if getattr(self, name) is not None]
+        if self.epsilon is None:
+            if given:
+                raise ParameterError(f"epsilon: expected a total to go with {', '.join(given)}. Found none.")
+            if self.method in catalog.names(private=True):
+                raise ParameterError(f"method {self.method!r} adds noise: expected epsilon and delta. Found none.")
+            return
+        if self.delta is None:
+            raise ParameterError("delta: expected a number below 1/n to go with epsilon, such as 1e-6. Found none.")
+        if self.ratings:
+            raise PrivacyError(NONE)
+        _ = self.privacy
+
+    @property
+    def privacy(self) -> Privacy | None:
+        """What the whole run may cost, or None."""
+        if self.epsilon is None or self.delta is None:
+            return None
+        unit: Any = self.unit or "record"
+        return Privacy(self.epsilon, self.delta, unit, self.clip, self.insecure_noise_seed)
 
     def _check_ratings(self) -> None:
         """Refuse what ratings have not, and what only they have."""
@@ -130,6 +171,18 @@ class Config:
     def absolute(self) -> Config:
         """Return the same configuration with absolute paths, so that it can be run from anywhere."""
         return Config(**{**asdict(self), "inputs": [str(Path(p).resolve()) for p in self.inputs]})
+
+
+def own_rounds(method: str) -> int:
+    """Return how many rounds a method takes unless it is told: those of a private one, which cost, are its own.
+
+    >>> own_rounds("dp-nmf"), own_rounds("fedavg")
+    (4, 50)
+    """
+    if method not in catalog.names(private=True):
+        return ROUNDS
+    known = inspect.signature(catalog.find(method)).parameters
+    return int(known["rounds"].default) if "rounds" in known else ROUNDS
 
 
 def read(path: Path) -> Config:

@@ -17,7 +17,7 @@ from cofactor.engines.history import Round, Stop
 from cofactor.engines.inline import check_clients
 from cofactor.engines.rounds import Callback, Run, run
 from cofactor.local import arrays
-from cofactor.local.columns import SomeColumns, groups
+from cofactor.local.columns import SomeColumns
 from cofactor.local.refit import refit
 from cofactor.method import Method, rng
 from cofactor.methods import catalog
@@ -25,7 +25,10 @@ from cofactor.methods.alone import Alone
 from cofactor.methods.sketched import Sketched
 from cofactor.methods.summed import Summed
 from cofactor.metrics import pooled_error, relative_error, rmsd
+from cofactor.privacy.errors import PrivacyError
 from cofactor.report.sections.boolean import shrunk
+from cofactor.runs import private
+from cofactor.runs.build import check_sizes, make_method, named_method, rounds_of, stop_of
 from cofactor.runs.choice import settled
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
@@ -34,7 +37,6 @@ from cofactor.select import Passport, RankScan, passports, select_rank
 from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, CofactorError, Data, Shared
 
-BOOLEAN_SWEEPS = 3
 POOLED_ROUNDS, POOLED_TOL, POOLED_PATIENCE = 400, 1e-6, 10
 VIEW_ROWS = 5000
 LOCAL_CELLS = 2 * 10**8
@@ -55,7 +57,12 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
     config = config.absolute()
     inputs = open_inputs(config)
     prepared = _prepare(config, inputs)  # what cannot be run leaves no folder behind
-    folder = RunFolder.create(out, config, describe(inputs))
+    lines, method = describe(inputs), prepared[0]
+    if config.privacy is None:
+        folder = RunFolder.create(out, config, lines)
+    else:
+        folder = RunFolder.create(out, config, private.released(lines), privacy=private.total(method))
+        private.describe(folder, lines)
     return _run(folder, config, inputs, prepared, callbacks=callbacks)
 
 
@@ -74,65 +81,17 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
 
         return mpi.resume(folder, callbacks=callbacks)
     inputs = open_inputs(config)
-    check_unchanged(inputs, folder.manifest()["inputs"])
+    check_unchanged(inputs, folder.inputs())
     return _run(folder, config, inputs, _prepare(config, inputs), callbacks=callbacks)
-
-
-def make_method(config: Config, inputs: Inputs) -> Method:
-    """Build the method; clients that lack features need one that can leave them out."""
-    if config.blocked:
-        return named_method(config, shape=inputs.data[0].whole)
-    if inputs.known is None:
-        return named_method(config)
-    if config.method != "exact":
-        raise CofactorError(
-            f"method {config.method!r} needs the same features at every client; "
-            "use --features intersection, or --method exact with --features union."
-        )
-    return named_method(config, groups=groups(inputs.known, inputs.n_features))
-
-
-def named_method(config: Config, **more: Any) -> Method:
-    """Build the method of a configuration; Boolean ones and those on blocks take their plan from it."""
-    options = {**config.options, **more}
-    if config.blocked:
-        options = {"iterations": config.rounds, **options}
-    if config.boolean:
-        options = {"sweeps": BOOLEAN_SWEEPS, **options}
-        if "rounds" in catalog.options_of(config.method):
-            options = {"rounds": config.rounds, **options}
-    return catalog.make(config.method, config.rank, **options)
-
-
-def planned_rounds(config: Config) -> int:
-    """Return the most rounds that a configuration will run."""
-    if config.blocked:  # the shape is not known yet, and does not matter here
-        return Sketched(config.rank, 0, iterations=config.options.get("iterations", config.rounds)).rounds
-    return min(config.rounds, named_method(config).rounds or config.rounds)
-
-
-def stop_of(config: Config) -> Stop:
-    """Return the stop rule; methods with a plan of their own run all of it."""
-    return Stop(0 if config.boolean or config.blocked else config.tol)
 
 
 def _prepare(config: Config, inputs: Inputs) -> tuple[Method, list[Data]]:
     """Build the method and check the data."""
     method, data = make_method(config, inputs), check_clients(inputs.data)
-    check_sizes(config, rows=sum(X.shape[0] for X in data), n_features=inputs.n_features)
+    rows = sum(X.shape[0] for X in data)
+    check_sizes(config, rows=rows, n_features=inputs.n_features)
+    private.check(config, method, rows=rows, clients=len(data))
     return method, data
-
-
-def check_sizes(config: Config, *, rows: int, n_features: int) -> None:
-    """Refuse a rank or a picture that the data have no room for."""
-    pixels = int(np.prod(config.image_shape or n_features))
-    if config.rank > min(rows, n_features):
-        raise CofactorError(
-            f"rank: expected at most {min(rows, n_features)} (the smaller of {rows} rows and "
-            f"{n_features} features), found {config.rank}."
-        )
-    if pixels != n_features:
-        raise CofactorError(f"image: expected {n_features} pixels (the features), found {config.image}.")
 
 
 def _run(
@@ -145,9 +104,9 @@ def _run(
 ) -> RunFolder:
     method, data = prepared
     saved = folder.checkpoint.load()
-    folder.rewind(len(saved.history) if saved else 0)
+    folder.rewind(len(saved.history) if saved else 0, private=config.privacy is not None)
     factors: deque[Array] = deque(maxlen=LAST_ROUNDS + 1)
-    described = not config.boolean and _is_small(data)
+    described = not (config.boolean or config.privacy) and _is_small(data)
 
     def remember(line: Round, shared: Shared) -> None:
         if described:
@@ -156,8 +115,9 @@ def _run(
     outcome = run(
         method,
         data,
-        rounds=planned_rounds(config),
+        rounds=rounds_of(config, method),
         seed=config.seed,
+        engine=private.carrier(config),
         participation=config.participation,
         stop=stop_of(config),
         checkpoint=folder.checkpoint,
@@ -167,6 +127,10 @@ def _run(
     folder.write_factor(outcome.factor, inputs.feature_names, image_shape=config.image_shape)
     for name, W in zip(inputs.names, outcome.codes, strict=True):
         folder.write_codes(name, W)
+    if config.privacy:
+        private.write_own(folder, inputs.names, data, outcome, boolean=config.boolean)
+        private.conclude(folder, outcome)
+        return folder
     if described:
         found = passports(
             data,
@@ -181,6 +145,7 @@ def _run(
         for name, X, W in zip(inputs.names, data, outcome.codes, strict=True):
             folder.write_view(name, view(X, W, outcome.factor))
     evaluate = boolean_evaluation if config.boolean else evaluation
+    folder.seal()
     folder.write_json("evaluation.json", evaluate(data, inputs.names, outcome, seed=config.seed))
     return folder
 
@@ -273,6 +238,10 @@ def add_pooled(folder: RunFolder) -> dict[str, Any]:
     The bound is the best of three runs on the stacked rows, each client's codes refitted.
     """
     config, result = folder.config(), folder.read_json("evaluation.json")
+    if config.privacy:
+        raise PrivacyError(
+            "a pooled bound is refused: it reads the rows of all clients without noise, and this run is private."
+        )
     if config.ratings:
         raise CofactorError("exact-als is the pooled answer already; a pooled bound is there for real data only.")
     inputs = open_inputs(replace(config, method="exact") if config.blocked else config)
@@ -317,7 +286,10 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> tup
     X = arrays.check(X, client=path.name)
     if X.shape[1] != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} features like the factor, found {X.shape[1]}.")
-    W = catalog.make("exact" if config.blocked else config.method, config.rank).refit(X, H)
+    method = (
+        catalog.make("exact", config.rank) if config.blocked else named_method(config, n_features=H.shape[1], clients=3)
+    )
+    W = method.refit(X, H)
     return W, tally(X, W, H).loss if config.boolean else relative_error(X, W, H)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from cofactor.engines.checkpoint import Checkpoint, atomic
 from cofactor.engines.history import Round
-from cofactor.engines.rounds import Reply
 from cofactor.runs import config as configs
+from cofactor.runs import ledger
 from cofactor.runs.config import Config
 from cofactor.types import Array, CofactorError, Shared
 
@@ -31,8 +31,13 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, config: Config, inputs: list[dict[str, Any]]) -> RunFolder:
-        """Make the folder with its manifest and configuration; an existing run is never written over."""
+    def create(
+        cls, path: Path, config: Config, inputs: list[dict[str, Any]], *, privacy: dict[str, Any] | None = None
+    ) -> RunFolder:
+        """Make the folder with its manifest and configuration; an existing run is never written over.
+
+        ``privacy`` is what a private run will cost in all.
+        """
         folder = cls(path)
         if folder.manifest_file.exists():
             raise CofactorError(f"{path}: already holds a run; choose another --out, or `cofactor resume {path}`.")
@@ -49,6 +54,7 @@ class RunFolder:
             "config": json.loads(json.dumps(config.__dict__)),
             "versions": {"python": platform.python_version(), **{p: metadata.version(p) for p in PACKAGES}},
             "inputs": inputs,
+            **({"privacy": privacy} if privacy else {}),
         }
         folder.write_json("manifest.json", manifest)
         return folder
@@ -95,9 +101,14 @@ class RunFolder:
         with atomic(self.path / name) as file:
             file.write(text.encode())
 
-    def rewind(self, rounds: int) -> None:
-        """Forget what history and ledger say about rounds that the checkpoint does not hold."""
-        for name in ("history.jsonl", "ledger.jsonl"):
+    def rewind(self, rounds: int, *, private: bool = False) -> None:
+        """Forget what history and ledger say about rounds that the checkpoint does not hold.
+
+        A private release cannot be forgotten: where the ledger holds one of a later round, this refuses to go on.
+        """
+        if private:
+            ledger.unreleased(self.path / ledger.FILE, rounds)
+        for name in ("history.jsonl", ledger.FILE):
             file = self.path / name
             lines = file.read_text().splitlines() if file.exists() else []
             kept = [line for line in lines if _is_before(line, rounds)]
@@ -105,19 +116,26 @@ class RunFolder:
 
     def log_round(self, line: Round, shared: Shared) -> None:
         """Add one line to the history (a callback of :func:`cofactor.run`)."""
-        self._append("history.jsonl", [_plain(line._asdict())])
+        with open(self.path / "history.jsonl", "a") as file:
+            file.write(json.dumps(_plain(line._asdict())) + "\n")
 
-    def log_messages(self, names: Sequence[str]) -> Any:
+    def log_messages(self, names: Sequence[str]) -> ledger.Writer:
         """Return the watcher that writes down what left each client."""
+        return ledger.Writer(self.path / ledger.FILE, self.manifest(), names)
 
-        def watch(t: int, replies: Sequence[Reply]) -> None:
-            self._append("ledger.jsonl", [e for r in replies for e in _entries(names, t, r)])
+    def verify(self) -> ledger.Check:
+        """Check the ledger against the manifest and the history."""
+        file = self.path / "history.jsonl"
+        lines = file.read_text().splitlines() if file.exists() else []
+        rounds = [t for t in map(_round, lines) if t is not None]
+        return ledger.verify(self.path / ledger.FILE, self.manifest(), rounds)
 
-        return watch
-
-    def _append(self, name: str, entries: list[dict[str, Any]]) -> None:
-        with open(self.path / name, "a") as file:
-            file.writelines(json.dumps(entry) + "\n" for entry in entries)
+    def seal(self) -> None:
+        """Keep where every client's chain ends, once the run is over: lines that are missing later will show."""
+        manifest = self.manifest()
+        chains = ledger.verify(self.path / ledger.FILE, manifest).chains
+        clients = {c.client: [c.entries, c.last] for c in chains}
+        self.write_json("manifest.json", {**manifest, "ledger": {"clients": clients}})
 
     def write_factor(
         self,
@@ -155,6 +173,23 @@ class RunFolder:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def own_file(self, client: str, name: str) -> Path:
+        """Return a file in a client's own folder."""
+        return self.client(client) / name
+
+    def write_own(self, client: str, name: str, value: Any) -> None:
+        """Write a JSON file into a client's own folder."""
+        with atomic(self.own_file(client, name)) as file:
+            file.write((json.dumps(_plain(value), indent=1) + "\n").encode())
+
+    def inputs(self) -> list[dict[str, Any]]:
+        """Return the clients' data as they were described; in a private run rows and hashes are the clients' own."""
+        return [{**line, **self._own_input(line["client"])} for line in self.manifest()["inputs"]]
+
+    def _own_input(self, client: str) -> dict[str, Any]:
+        file = self.own_file(client, "input.json")
+        return json.loads(file.read_text()) if file.exists() else {}
+
     def write_codes(self, client: str, W: Array) -> None:
         """Write a client's codes into that client's own folder."""
         with atomic(self.client(client) / "codes.npy") as file:
@@ -166,30 +201,17 @@ class RunFolder:
             np.savez(file, **panels)  # type: ignore[arg-type]
 
 
-def _entries(names: Sequence[str], t: int, reply: Reply) -> list[dict[str, Any]]:
-    """Return one line per client and array; a batch of tiny clients stands for one message each."""
-    return [
-        {
-            "client": names[j],
-            "round": t,
-            "array": name,
-            "shape": list(np.shape(a)),
-            "dtype": str(np.asarray(a).dtype),
-            "bytes": int(np.asarray(a).nbytes),
-            "clip": None,
-            "noise": None,
-            "cost": None,
-        }
-        for j in reply.clients
-        for name, a in reply.message.arrays.items()
-    ]
-
-
 def _is_before(line: str, rounds: int) -> bool:
+    t = _round(line)
+    return t is not None and t < rounds
+
+
+def _round(line: str) -> int | None:
+    """Return the round of a line; None for one that was cut off by a crash."""
     try:
-        return int(json.loads(line)["round"]) < rounds
+        return int(json.loads(line)["round"])
     except (ValueError, KeyError, TypeError):
-        return False  # a line that was cut off by a crash
+        return None
 
 
 def _plain(value: Any) -> Any:

@@ -148,7 +148,7 @@ def sha256(path: Path) -> str:
 
 def check_unchanged(inputs: Inputs, described: list[dict[str, Any]]) -> None:
     """Refuse to resume over data that changed since the run began."""
-    before = {line["path"]: line["sha256"] for line in described}
+    before = {line["path"]: line.get("sha256") for line in described}
     for source in dict.fromkeys(inputs.sources):
         if before.get(source) != sha256(Path(source)):
             raise CofactorError(f"{source}: expected the data that the run began with, found other contents.")

@@ -19,9 +19,12 @@ from cofactor.engines.mpi import Mpi, ProcessCheckpoint
 from cofactor.engines.processes import Processes
 from cofactor.engines.rounds import Callback, Run, run
 from cofactor.local import arrays
+from cofactor.method import Method
 from cofactor.methods.blocks import Blocks
+from cofactor.runs import private
+from cofactor.runs.build import check_sizes, make_method, rounds_of, stop_of
 from cofactor.runs.config import Config
-from cofactor.runs.fit import boolean_evaluation, check_sizes, evaluation, make_method, planned_rounds, stop_of, view
+from cofactor.runs.fit import boolean_evaluation, evaluation, view
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, describe, in_blocks, matched_inputs, read_table, simulated
 from cofactor.types import Array, CofactorError, Data
@@ -39,9 +42,30 @@ def fit(config: Config, out: Path, *, callbacks: Sequence[Callback] = ()) -> Run
         if config.together:
             config = replace(config, split=team.count, by="rows")
         inputs = open_own(config, team)
-        lines = _all(team, _describe(config, inputs))
-        folder = team.alone("the run folder", lambda: RunFolder.create(out, config, lines))
-        return _run(folder, config, inputs, engine, callbacks)
+        method, lines = _prepare(config, inputs, team), _describe(config, inputs)
+        folder = _create(out, config, method, lines, team)
+        return _run(folder, config, inputs, method, engine=engine, callbacks=callbacks)
+
+
+def _prepare(config: Config, inputs: Inputs, team: Processes) -> Method:
+    """Build the method for the clients of all processes, and refuse what cannot be run."""
+    counts = team.exchange("the plan", (len(inputs.data), sum(X.shape[0] for X in inputs.data)))
+    clients, rows = (sum(part) for part in zip(*counts))
+    with team.guard("the plan"):
+        method = make_method(config, inputs, clients=clients)
+        private.check(config, method, rows=rows, clients=clients)
+        return method
+
+
+def _create(out: Path, config: Config, method: Method, lines: list[dict[str, Any]], team: Processes) -> RunFolder:
+    """Make the run folder; of a private run every process writes what is its own clients' alone."""
+    if config.privacy is None:
+        lines = _all(team, lines)
+        return team.alone("the run folder", lambda: RunFolder.create(out, config, lines))
+    told, total = _all(team, private.released(lines)), private.total(method)
+    folder = team.alone("the run folder", lambda: RunFolder.create(out, config, told, privacy=total))
+    private.describe(folder, lines)
+    return folder
 
 
 def resume(folder: RunFolder, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
@@ -51,14 +75,15 @@ def resume(folder: RunFolder, *, callbacks: Sequence[Callback] = ()) -> RunFolde
     with team.guard("the inputs"):
         config = folder.config()
         inputs = open_own(config, team)
-        before = {line["client"]: line["sha256"] for line in folder.manifest()["inputs"]}
+        before = {line["client"]: line.get("sha256") for line in folder.inputs()}
         for line in _describe(config, inputs):
             if before.get(line["client"]) != line["sha256"]:
                 raise CofactorError(
                     f"{line['path']}: expected the data of {line['client']} that the run began with, found other "
                     "contents, or another number of processes."
                 )
-        return _run(folder, config, inputs, engine, callbacks)
+        method = _prepare(config, inputs, team)
+        return _run(folder, config, inputs, method, engine=engine, callbacks=callbacks)
 
 
 def open_own(config: Config, team: Processes) -> Inputs:
@@ -133,36 +158,52 @@ def _digest(X: Data) -> str:
     return digest.hexdigest()
 
 
-def _run(folder: RunFolder, config: Config, inputs: Inputs, engine: Mpi, callbacks: Sequence[Callback]) -> RunFolder:
+def _run(
+    folder: RunFolder,
+    config: Config,
+    inputs: Inputs,
+    method: Method,
+    *,
+    engine: Mpi,
+    callbacks: Sequence[Callback],
+) -> RunFolder:
     team = engine.processes
     saved = ProcessCheckpoint(folder.checkpoint.path, team=team).load()
     names = _all(team, inputs.names)
-    if team.first:
-        folder.rewind(len(saved.history) if saved else 0)
+    done = len(saved.history) if saved else 0
     del saved
+    team.alone("the run folder", lambda: folder.rewind(done, private=config.privacy is not None))
+    log = folder.log_messages(names) if team.first else None
     outcome = run(
-        make_method(config, inputs),
+        method,
         inputs.data,
-        rounds=planned_rounds(config),
+        rounds=rounds_of(config, method),
         seed=config.seed,
-        engine=engine,
+        engine=private.carrier(config, engine),
         participation=config.participation,
         stop=stop_of(config),
         checkpoint=folder.checkpoint,
-        watch=folder.log_messages(names) if team.first else None,
+        # all processes wait: none may go on with, or save, what is not in the ledger
+        watch=lambda t, replies: team.alone("the ledger", lambda: log and log(t, replies)),
         callbacks=[folder.log_round, *callbacks] if team.first else [],
     )
     for name, X, W in zip(inputs.names, inputs.data, outcome.codes, strict=True):
         folder.write_codes(name, W)
-        if config.boolean:
+        if config.boolean and not config.privacy:
             folder.write_view(name, view(X, W, outcome.factor))
-    result = _evaluation(team, inputs, outcome, boolean=config.boolean)
+    if config.privacy:
+        private.write_own(folder, inputs.names, inputs.data, outcome, boolean=config.boolean)
+    result = None if config.privacy else _evaluation(team, inputs, outcome, boolean=config.boolean)
     team.alone("the factor", lambda: _write(folder, config, inputs, outcome, result))
     return folder
 
 
-def _write(folder: RunFolder, config: Config, inputs: Inputs, outcome: Run, result: dict[str, Any]) -> None:
+def _write(folder: RunFolder, config: Config, inputs: Inputs, outcome: Run, result: Any) -> None:
     folder.write_factor(outcome.factor, inputs.feature_names, image_shape=config.image_shape)
+    if result is None:
+        private.conclude(folder, outcome)
+        return
+    folder.seal()
     folder.write_json("evaluation.json", result)
 
 

@@ -48,7 +48,7 @@ def resume(folder: RunFolder, *, callbacks: Sequence[Callback] = ()) -> RunFolde
     """Go on after the last round that the folder's checkpoint holds."""
     config = folder.config()
     rated = read(config)
-    check_unchanged(rated.inputs, folder.manifest()["inputs"])
+    check_unchanged(rated.inputs, folder.inputs())
     return _run(folder, config, rated, make_method(config), callbacks=callbacks)
 
 
@@ -130,6 +130,7 @@ def _run(
     folder.write_factor(outcome.factor, inputs.feature_names, rows=rows, more=public.arrays(held))
     for name, W in zip(inputs.names, outcome.codes, strict=True):
         folder.write_codes(name, W)
+    folder.seal()
     folder.write_json("evaluation.json", evaluation(rated, outcome, layout, config))
     return folder
 

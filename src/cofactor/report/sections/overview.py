@@ -25,23 +25,26 @@ def summary(folder: Folder) -> dict[str, Any]:
     """What ran, in one sentence and a few key figures."""
     m, clients = folder.manifest, folder.evaluation.clients
     k, features = folder.factor.H.shape
-    held = f"{words.counted(sum(c.rows for c in clients), 'row')} of {words.counted(features, 'feature')}"
+    rows = f"{words.counted(sum(c.rows for c in clients), 'row')} of " if clients else ""
+    held = f"{rows}{words.counted(features, 'feature')}"
     asked = "" if k == m.rank else f" ({m.rank} were asked for)"
     found = f"one shared factor of {words.counted(k, 'component')}{asked}"
     rounds = words.counted(len(folder.history), "round")
-    sentence = f"{words.counted(len(clients), 'client')} with {held} learned {found} in {rounds}."
+    sentence = f"{words.counted(len(folder.client_names), 'client')} with {held} learned {found} in {rounds}."
     if verdict(folder).same is not False:
         sentence += " Raw rows and codes never leave a client."
     return {"sentence": sentence, "cards": _cards(folder)}
 
 
 def _cards(folder: Folder) -> list[Card]:
-    history, clients = folder.history, folder.evaluation.clients
+    history = folder.history
     up, down = sum(r.bytes_up for r in history), sum(r.bytes_down for r in history)
-    rows = [c.rows for c in clients]
+    rows = [c.rows for c in folder.evaluation.clients]
+    held = f"{min(rows):,} to {max(rows):,} rows each" if rows else "rows not released"
+    error = "each client has its own" if folder.withheld else "of all rows, codes refitted"
     cards = [
-        Card("Relative error", words.fixed(folder.evaluation.error), "of all rows, codes refitted"),
-        Card("Clients", f"{len(clients):,}", f"{min(rows):,} to {max(rows):,} rows each"),
+        Card("Relative error", "withheld" if folder.withheld else words.fixed(folder.evaluation.error), error),
+        Card("Clients", f"{len(folder.client_names):,}", held),
         Card("Rounds", f"{len(history):,}", f"{words.duration(sum(r.seconds for r in history))} in all"),
         Card("Sent", words.size(up + down), f"{words.size(up)} up, {words.size(down)} down"),
     ]

@@ -63,22 +63,67 @@ def ledger(folder: Folder) -> dict[str, Any]:
         "guarded": any(s.guard for found in sent.values() for s in found),
         "arrays": _by_array(folder.ledger),
         "bytes": sum(r.bytes for r in folder.ledger),
-        "times": len(folder.ledger),
-        "clients": len(sent),
+        "times": sum(r.clients for r in folder.ledger),
+        "clients": max(len(sent), *(r.clients for r in folder.ledger), 0),
+        "batched": any(r.clients > 1 for r in folder.ledger),
+        "masked": any(r.masked for r in folder.ledger),
         "verdict": verdict(folder),
     }
 
 
 def _sent(array: str, releases: list[Release]) -> Sent:
     shapes = _few([_shape(r.shape) for r in releases])
-    guards = [
-        f"{name} {value}"
-        for r in releases
-        for name, value in (("clip", r.clip), ("noise", r.noise), ("cost", r.cost))
-        if value is not None
-    ]
+    guards = [text for r in releases for text in _guard(r)]
     total = sum(r.bytes for r in releases)
-    return Sent(array, len(releases), shapes, _few([r.dtype for r in releases]), total, _few(guards))
+    times = sum(r.clients for r in releases)
+    return Sent(array, times, shapes, _few([r.dtype for r in releases]), total, _few(guards))
+
+
+def _guard(r: Release) -> list[str]:
+    """Return what protected a release, in words."""
+    if _numbers(r):
+        return [f"clip {words.number(r.clip)}, noise {words.number(r.noise)}"]
+    named = (("clip", r.clip), ("noise", r.noise), ("cost", r.cost))
+    return [f"{name} {value}" for name, value in named if value is not None]
+
+
+def _numbers(r: Release) -> bool:
+    return all(isinstance(value, int | float) for value in (r.clip, r.noise, r.multiplier))
+
+
+class Noise(NamedTuple):
+    """How one array was released: in which rounds, with which bound, noise and price."""
+
+    array: str
+    rounds: str
+    clip: str
+    noise: str
+    mechanism: str
+    multiplier: str
+
+
+def noise(folder: Folder) -> list[Noise]:
+    """Return the noise of every array that was released with one."""
+    groups: dict[str, list[Release]] = defaultdict(list)
+    for release in folder.ledger:
+        if _numbers(release):
+            groups[release.array].append(release)
+    return [
+        Noise(
+            array,
+            _span([r.round for r in found]),
+            _few([words.number(r.clip) for r in found]),
+            _few([words.number(r.noise) for r in found]),
+            _few([str(r.mechanism) for r in found]),
+            _few([words.number(r.multiplier) for r in found]),
+        )
+        for array, found in groups.items()
+    ]
+
+
+def _span(rounds: list[int]) -> str:
+    first, last = min(rounds), max(rounds)
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def _by_array(releases: list[Release]) -> list[Sent]:
@@ -116,6 +161,8 @@ def verdict(folder: Folder) -> Verdict:
         return Verdict(
             False, f"Clients sent different shapes of {', '.join(different)}: check whether they follow the rows."
         )
+    if folder.withheld:
+        return Verdict(None, "Every array had one shape at all clients; how many rows they hold was not released.")
     counts = {rows[r.client] for r in folder.ledger if r.client in rows}
     if len(counts) < 2:
         return Verdict(
@@ -145,6 +192,7 @@ def privacy(folder: Folder) -> dict[str, Any]:
     return {
         "claim": guarantee(folder),
         "record": folder.privacy,
+        "noise": noise(folder),
         "chart": figure if len(known) > 1 else None,
         "secure": folder.manifest.config.get("secure") is True,
         "stays": verdict(folder).same is not False,

@@ -1,0 +1,185 @@
+"""``cofactor privacy``, ``cofactor ledger`` and ``cofactor audit``: budgets, what left each client, and checks."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from cofactor.cli.options import Json, RunPath, pair
+
+privacy = typer.Typer(help="What a budget buys, and what a run has spent.", no_args_is_help=True)
+ledger = typer.Typer(help="What left each client.", no_args_is_help=True)
+
+
+@privacy.command()
+def plan(
+    epsilon: Annotated[float, typer.Option(help="The total of the whole run.")],
+    delta: Annotated[float, typer.Option(help="Below 1 / number of units.")],
+    method: Annotated[str | None, typer.Option(help="A name from `cofactor methods`; default: that of fit.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds; without --method of shared statistics.")] = None,
+    rank: Annotated[int | None, typer.Option("--rank", "-k", help="Number of components.")] = None,
+    features: Annotated[int | None, typer.Option(help="Number of features.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Number of rows of all clients.")] = None,
+    clients: Annotated[int | None, typer.Option(help="Number of clients.")] = None,
+    unit: Annotated[str, typer.Option(help="Whose presence is hidden: record or client.")] = "record",
+    clip: Annotated[float | None, typer.Option(help="Bound of a row, or of a client's update.")] = None,
+    secure: Annotated[bool, typer.Option("--secure", help="With secure summation.")] = False,
+    option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
+    json: Json = False,
+) -> None:
+    """Say how much noise a budget means for a run, and whether a useful factor can be expected.
+
+    Example: cofactor privacy plan --epsilon 1 --delta 1e-6 --features 784 --rank 30 --rows 70000
+
+    Example: cofactor privacy plan --epsilon 1 --delta 1e-6 --rounds 50
+    """
+    from cofactor.runs import plans, private
+
+    sizes: dict[str, Any] = {"rank": rank, "features": features, "rows": rows, "clients": clients}
+    options = dict(map(pair, option or []))
+    question = plans.Question(
+        epsilon, delta, method, rounds, unit=plans.check_unit(unit), clip=clip, secure=secure, options=options, **sizes
+    )
+    found = plans.answer(question)
+    total = private.record(found.method.plan.total())
+    if json:
+        noise = [n._asdict() for n in found.noise]
+        known = {"method": question.name, "rounds": found.rounds, "noise_multipliers": plans.multipliers(found)}
+        more = {"noise": noise, "noise_over_signal": found.ratio, "expected": found.expected}
+        print(jsonlib.dumps({**total, **known, **more}, indent=1))
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{question.name}, {found.rounds} rounds: {total['text']}")
+    of_sum = f"of the sum of {clients}" if clients else "of the sum"
+    table = Table()
+    for column in ("array", "rounds", "sigma / Delta", "sigma of a message", of_sum):
+        table.add_column(column, justify="left" if column == "array" else "right")
+    for n in found.noise:
+        whole = "-" if n.sigma_of_sum is None else f"{n.sigma_of_sum:.6g}"
+        table.add_row(n.array, n.rounds, f"{n.multiplier:.6g}", f"{n.sigma:.6g}", whole)
+    Console().print(table)
+    console.print("Sigmas are in units of Delta, the bound of what one unit can change.")
+    console.print(found.expected, style="" if found.ratio is None or found.ratio < plans.CLEAR else "yellow")
+    for line in plans.meaning(secure=secure):
+        console.print(f"- {line}")
+
+
+@privacy.command()
+def spend(run: RunPath, json: Json = False) -> None:
+    """Say what a run has spent so far, from its ledger, and of what budget.
+
+    Example: cofactor privacy spend run
+    """
+    from cofactor.runs.spending import spending
+
+    found = spending(run)
+    if json:
+        print(jsonlib.dumps(found, indent=1))
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"spent in {found['rounds']} rounds: {found['text']}")
+    if found["budget"]:
+        console.print(f"budget: {found['budget']['text']}")
+    if not found["private"]:
+        console.print("private: no", style="red")
+
+
+@ledger.command()
+def show(
+    run: RunPath,
+    client: Annotated[str | None, typer.Option(help="One client only.")] = None,
+    json: Json = False,
+) -> None:
+    """Show every array that left the clients: round, shape, type, bytes, bound, noise, cost.
+
+    Example: cofactor ledger show run --client a
+    """
+    from cofactor.runs import ledger as ledgers
+    from cofactor.runs.folder import RunFolder
+
+    lines = [line.entry for line in ledgers.read(RunFolder.open(run).path / ledgers.FILE) if line.entry]
+    names = list(dict.fromkeys(entry["client"] for entry in lines))
+    if client is not None and client not in names:
+        if ledgers.TOGETHER not in names:
+            raise typer.BadParameter(f"expected one of the clients {', '.join(names[:8])}; found {client!r}")
+        client = ledgers.TOGETHER
+    chosen = [entry for entry in lines if client in (None, entry["client"])]
+    if json:
+        print(jsonlib.dumps(chosen, indent=1))
+        return
+    table = Table(box=SIMPLE_HEAD)
+    columns = ("client", "round", "array", "shape", "dtype", "bytes", "clip", "noise", "multiplier")
+    for column in columns:
+        left = column in ("client", "array", "dtype")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "client")
+    for entry in chosen:
+        table.add_row(*(_cell(entry.get(column)) for column in columns))
+    Console().print(table)
+    kinds = sorted({entry["mechanism"] for entry in chosen if entry.get("mechanism")})
+    Console().print(f"mechanism: {', '.join(kinds)}; noise over bound is the multiplier." if kinds else "no noise")
+    if ledgers.TOGETHER in names:
+        Console().print("A line of clients together stands for one message of each; the ledger says of which.")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return " x ".join(map(str, value)) or "1"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "-" if value is None else str(value)
+
+
+@ledger.command()
+def verify(run: RunPath, json: Json = False) -> None:
+    """Check that no line of the ledger was changed, removed, moved or added; exit code 1 if one was.
+
+    Example: cofactor ledger verify run
+    """
+    from cofactor.runs.folder import RunFolder
+
+    found = RunFolder.open(run).verify()
+    if json:
+        chains = [c._asdict() for c in found.chains]
+        print(jsonlib.dumps({"ok": found.ok, "faults": found.all_faults(), "clients": chains}, indent=1))
+        raise typer.Exit(0 if found.ok else 1)
+    console = Console(soft_wrap=True, highlight=False)
+    for c in found.chains:
+        console.print(f"{c.client}: {c.entries} entries, last hash {c.last or '-'}")
+    for fault in found.all_faults():
+        console.print(f"BROKEN {fault}", style="red")
+    if found.ok:
+        end = "" if found.sealed else "; the run is not over, so a missing end would not show"
+        console.print(f"ok: {sum(c.entries for c in found.chains)} entries of {len(found.chains)} chains{end}")
+    raise typer.Exit(0 if found.ok else 1)
+
+
+def audit(
+    run: RunPath, seed: Annotated[int, typer.Option(help="Seed of the coins of the audits.")] = 0, json: Json = False
+) -> None:
+    """Check a run: its ledger, its messages against what its method declares, its noise on worst-case records.
+
+    Audits give lower bounds: they find bugs, they do not prove privacy. Exit code 1 if one fails.
+
+    Example: cofactor audit run
+    """
+    from cofactor.runs.audits import audit_run
+
+    found = audit_run(Path(run), seed=seed)
+    passed = all(line.passed is not False for line in found)
+    if json:
+        print(jsonlib.dumps({"passed": passed, "audits": [line._asdict() for line in found]}, indent=1))
+        raise typer.Exit(0 if passed else 1)
+    table = Table()
+    for column in ("audit", "of", "verdict", "found"):
+        table.add_column(column)
+    for line in found:
+        word = {True: "passed", False: "[red]FAILED[/]", None: "-"}[line.passed]
+        table.add_row(line.audit, line.of, word, line.text)
+    Console().print(table)
+    raise typer.Exit(0 if passed else 1)

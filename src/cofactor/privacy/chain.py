@@ -1,0 +1,66 @@
+"""Hash chains: a record of entries in which nothing can be changed, removed or moved without a trace.
+
+Every entry holds the hash of the one before it, and its own hash covers that: SHA-256 over the canonical JSON of the
+entry. The first ``previous`` is the hash of a header that says whose chain it is. What is cut off at the end shows
+only against a count and a last hash that were kept elsewhere: that is a :class:`Seal`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+CHAINED = ("previous", "hash")
+
+
+class Seal(NamedTuple):
+    """Where a chain ends: how many entries it has, and the hash of the last (of the header if there is none)."""
+
+    entries: int
+    last: str
+
+
+class Break(NamedTuple):
+    """The first entry, counted from 0, that does not fit into its chain, and why."""
+
+    at: int
+    reason: str
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of canonical JSON: sorted keys, no spaces, no NaN.
+
+    >>> digest({"b": 1, "a": [2.5, None]}) == digest({"a": [2.5, None], "b": 1})
+    True
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def link(entry: Mapping[str, Any], previous: str) -> dict[str, Any]:
+    """Return the entry with the hash of the one before it and its own."""
+    body = {**entry, "previous": previous}
+    return {**body, "hash": digest(body)}
+
+
+def extend(entries: Iterable[Mapping[str, Any]], seal: Seal) -> tuple[list[dict[str, Any]], Seal]:
+    """Return the entries as links of a chain that goes on after its seal, and the new seal."""
+    links: list[dict[str, Any]] = []
+    for entry in entries:
+        links.append(link(entry, links[-1]["hash"] if links else seal.last))
+    return links, Seal(seal.entries + len(links), links[-1]["hash"]) if links else seal
+
+
+def check(entries: Iterable[Mapping[str, Any]], header: str) -> tuple[Seal, Break | None]:
+    """Return the seal of a chain up to its first break, and that break."""
+    seal = Seal(0, header)
+    for i, entry in enumerate(entries):
+        body = {name: value for name, value in entry.items() if name != "hash"}
+        if "hash" not in entry or digest(body) != entry["hash"]:
+            return seal, Break(i, "was changed: its hash is not that of its content")
+        if body.get("previous") != seal.last:
+            return seal, Break(i, "does not follow the one before it: entries were removed, added or moved")
+        seal = Seal(i + 1, entry["hash"])
+    return seal, None
