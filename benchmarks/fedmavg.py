@@ -47,7 +47,7 @@ def clusters() -> None:
     Xs, truth = np.array_split(data.X[order], 20), data.labels[order]
     plain = run(catalog.make("fedmavg", 10, codes="simplex"), Xs, rounds=30)
     found = {"fedmavg, simplex codes from a random start": labels(plain.codes)}
-    for name in catalog.names(clusters=True):
+    for name in catalog.names("clusters"):
         found[f"FederatedKMeans, {name}"] = FederatedKMeans(10, method=name, rounds=30, random_state=0).fit(Xs).labels_
     for name, parts in found.items():
         nmi, ari = (

@@ -35,7 +35,7 @@ def growth() -> None:
     first: dict[str, float] = {}
     for clients in CLIENTS:
         rows = users(clients)
-        for name in catalog.names(masked=True):
+        for name in catalog.names("ratings"):
             history = run(catalog.make(name, RANK), rows, rounds=ROUNDS, participation=SHARE).history
             seconds, here = float(np.median([line.seconds for line in history[3:]])), history[-1].participants
             linear = f"{seconds / here / first[name]:9.2f}" if clients > CLIENTS[1] else f"{'-':>9s}"

@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--method", default="hals", choices=catalog.names(blocked=True))
+    parser.add_argument("--method", default="hals", choices=catalog.names("blocks"))
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.file:

@@ -51,7 +51,7 @@ def later(t: int, last: int) -> bool:
 
 FNMF = tuple(name for name in catalog.names() if name.startswith("fnmf"))
 SEARCHES = ("asso", "grecond", "mebf", "zhang", "elbmf")
-BLOCKED = tuple(catalog.names(blocked=True))
+BLOCKED = tuple(catalog.names("blocks"))
 SWEEP = "s*(4*n*m*k + 4*n*k**2 + 4*c*m*k**2)"
 SUMS = "4*n*m*k + 2*(s+1)*n*k**2 + 2*(c+s)*m*k**2"
 SEARCH = ""
@@ -169,8 +169,8 @@ LINES = [
 
 def names() -> list[str]:
     """Return every name of the catalog."""
-    kinds = ({}, {"blocked": True}, {"boolean": True}, {"masked": True})
-    return [name for kind in kinds for name in catalog.names(**kind)]
+    kinds = ("real", "blocks", "boolean", "ratings")
+    return [name for kind in kinds for name in catalog.names(kind)]
 
 
 def made(name: str, n: int, m: int, k: int, **options: Any) -> Method:

@@ -18,14 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cofactor import run
+from cofactor import Privacy, run
 from cofactor.data import synthetic
 from cofactor.method import Method
 from cofactor.methods import catalog
-from cofactor.methods.boolean import BOOLEAN
-from cofactor.methods.clusters import CLUSTERS
-from cofactor.methods.masked import MASKED
-from cofactor.methods.sketched import BLOCKED
 
 PAGE = Path(__file__).parent / "reference" / "methods.md"
 RANK, FEATURES = 3, 41
@@ -186,6 +182,14 @@ def evaluate(text: str, rank: int, features: int, sketch: int = 0) -> int:
     )
 
 
+def needed(name: str) -> dict[str, Any]:
+    """Return the options without which a method cannot be made."""
+    if name in catalog.names("blocks"):
+        return {"shape": (FEATURES, FEATURES)}
+    private = name in catalog.names("private")
+    return {"privacy": Privacy(epsilon=1, delta=1e-6)} if private else {}
+
+
 def overview(makers: dict[str, Any]) -> str:
     """Return the table of names: what a method is, how many rounds it has, whether sums are enough, its options."""
     lines = [
@@ -193,8 +197,7 @@ def overview(makers: dict[str, Any]) -> str:
         "|---|---|---|---|---|",
     ]
     for name, maker in makers.items():
-        shape = {"shape": (FEATURES, FEATURES)} if name in BLOCKED else {}
-        method = catalog.make(name, RANK, **shape)
+        method = catalog.make(name, RANK, **needed(name))
         sums = [
             f"{o}={v}"
             for made in VARIANTS.get(name, [])
@@ -207,7 +210,7 @@ def overview(makers: dict[str, Any]) -> str:
         )
         what = (inspect.getdoc(maker) or "").splitlines()[0]
         rounds = "many" if method.rounds is None else str(method.rounds)
-        rounds = f"2 · `iterations` + 1 ({rounds})" if name in BLOCKED else rounds
+        rounds = f"2 · `iterations` + 1 ({rounds})" if name in catalog.names("blocks") else rounds
         otherwise = f"with {' or '.join(sums)}" if sums else "no"
         only = "yes" if method.additive else otherwise
         lines.append(
@@ -268,13 +271,14 @@ def _example(method: Method, phase: Phase) -> int:
 def tables() -> dict[str, str]:
     """Return every table of the page by the name of its place."""
     return {
-        "names": overview(catalog.MAKERS),
-        "messages": traffic(catalog.MAKERS, boolean=False),
-        "blocked-names": overview(BLOCKED),
-        "boolean-names": overview(BOOLEAN),
-        "boolean-messages": traffic(BOOLEAN, boolean=True),
-        "masked-names": overview(MASKED),
-        "cluster-names": overview(CLUSTERS),
+        "names": overview(catalog.KINDS["real"]),
+        "messages": traffic(catalog.KINDS["real"], boolean=False),
+        "private-names": overview(catalog.KINDS["private"]),
+        "blocked-names": overview(catalog.KINDS["blocks"]),
+        "boolean-names": overview(catalog.KINDS["boolean"]),
+        "boolean-messages": traffic(catalog.KINDS["boolean"], boolean=True),
+        "masked-names": overview(catalog.KINDS["ratings"]),
+        "cluster-names": overview(catalog.KINDS["clusters"]),
     }
 
 

@@ -32,19 +32,17 @@ def load(name: str) -> ModuleType:
 
 
 costs = load("costs")
-NAMES = [
-    name for kind in ({}, {"blocked": True}, {"boolean": True}, {"masked": True}) for name in catalog.names(**kind)
-]
+NAMES = [name for kind in ("real", "blocks", "boolean", "ratings") for name in catalog.names(kind)]
 
 
 def clients(name: str, dtype: type) -> list:
     """Return data of C clients that suit a method."""
     Xs = [X.astype(dtype) for X in synthetic.blocks(C, 60, features=170, rank=K, seed=1).Xs]
-    if name in catalog.names(blocked=True):
+    if name in catalog.names("blocks"):
         return blocks(np.vstack(Xs), C)
-    if name in catalog.names(boolean=True):
+    if name in catalog.names("boolean"):
         return np.split(synthetic.tiles(C * 60, 170, K, width=(0.2, 0.4), noise=0.0).X.astype(dtype), C)
-    if name in catalog.names(masked=True):
+    if name in catalog.names("ratings"):
         return [sparse.csr_matrix(np.ceil(X * (X > 1))) for X in Xs]
     return Xs
 
@@ -57,7 +55,7 @@ def test_the_formulas_give_the_bytes_that_runs_count(name: str, dtype: type) -> 
     history = run(method, clients(name, dtype), rounds=method.rounds or 12).history
     letters = costs.sizes(name, C * 60, 170, K, C, b=np.dtype(dtype).itemsize)
     last = len(history) - 1 if name in costs.BLOCKED else -1
-    begun = 2 if name in catalog.names(masked=True) else 1  # round 0 of these asks for the mean only
+    begun = 2 if name in catalog.names("ratings") else 1  # round 0 of these asks for the mean only
     for line in history:
         expected = costs.cost(name, line.round, last, letters)
         start = costs.cost(name, line.round, last, {**letters, "b": 8})  # what the server sends before an update

@@ -49,15 +49,14 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 def test_the_catalog_page_is_what_the_methods_say(tables: ModuleType) -> None:
     page = tables.PAGE.read_text()
     assert tables.put(page, tables.tables()) == page, "run: python docs/tables.py --write"
-    kinds = ({}, {"blocked": True}, {"boolean": True}, {"masked": True}, {"clusters": True})
-    for name in [name for kind in kinds for name in catalog.names(**kind)]:
+    for name in [name for kind in catalog.KINDS for name in catalog.names(kind)]:
         assert f"| `{name}` |" in page
 
 
 @pytest.mark.parametrize("boolean", [False, True])
 def test_the_formulas_give_the_bytes_of_messages(tables: ModuleType, *, boolean: bool) -> None:
     rank, features = 4, 37
-    for name in catalog.names(boolean=boolean):
+    for name in catalog.names("boolean" if boolean else "real"):
         phases = tables.phases(catalog.make(name, tables.RANK), boolean=boolean)
         sent = tables.messages(catalog.make(name, rank), boolean=boolean, features=features)
         for phase in phases:

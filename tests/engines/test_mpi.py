@@ -57,11 +57,7 @@ def test_every_method_gives_the_inline_result(tmp_path):
     script(3, "equal.py", "equal.json", cwd=tmp_path)
     lines = json.loads((tmp_path / "equal.json").read_text())
     names = {line["name"] for line in lines}
-    kinds: list[dict[str, bool]] = [
-        {},
-        *({kind: True} for kind in ("boolean", "masked", "clusters", "private", "blocked")),
-    ]
-    assert {name for kind in kinds for name in catalog.names(**kind)} <= names
+    assert {name for kind in catalog.KINDS for name in catalog.names(kind)} <= names
     far = [line for line in lines if line["gap"] > (2e-5 if line["name"] == "single precision" else 1e-6)]
     assert not far
     assert [line for line in lines if not (line["same"] and line["alike"])] == []

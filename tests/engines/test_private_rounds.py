@@ -22,7 +22,7 @@ M = 6
 
 def make(**more: Any) -> Any:
     privacy = Privacy(1, 1e-6, **more)
-    return catalog.make_for("dp-moments", 2, {}, privacy=privacy, n_features=M, participants=3, rounds=2)
+    return catalog.make_for("dp-moments", 2, {}, privacy=privacy, participants=3, rounds=2)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def test_a_plan_over_its_budget_and_a_large_delta_are_refused_before_anything_is
     object.__setattr__(method.plan, "multiplier", 0.5)  # a plan that was not calibrated
     with pytest.raises(BudgetError, match="the budget is epsilon = 1"):
         run(method, Xs, watch=watch)
-    wide = catalog.make_for("dp-moments", 2, {}, privacy=Privacy(1, 0.1), n_features=M, participants=3, rounds=2)
+    wide = catalog.make_for("dp-moments", 2, {}, privacy=Privacy(1, 0.1), participants=3, rounds=2)
     with pytest.raises(ParameterError, match="below 1/n"):
         run(wide, Xs, watch=watch)
     assert sent == []

@@ -41,7 +41,7 @@ def test_exact_statistics_under_masks(start, Xs):
     assert hidden.history[-1].bytes_up > plain.history[-1].bytes_up  # keys, shares and masks are counted
 
 
-@pytest.mark.parametrize("name", [n for n in catalog.names(boolean=True) if n in ("boolean-exact", "felb", "asso")])
+@pytest.mark.parametrize("name", [n for n in catalog.names("boolean") if n in ("boolean-exact", "felb", "asso")])
 def test_boolean_sums(name, Xs):
     bits = [(X > np.median(X)).astype(float) for X in Xs]
     options = {} if name == "boolean-exact" else {"align": None}

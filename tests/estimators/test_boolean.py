@@ -23,7 +23,7 @@ def clients(data):
     return np.array_split(data.X, 3)
 
 
-@pytest.mark.parametrize("method", catalog.names(boolean=True))
+@pytest.mark.parametrize("method", catalog.names("boolean"))
 def test_every_method_gives_bits(method, clients):
     model = FederatedBMF(4, method=method, random_state=0).fit(clients)
     assert model.components_.shape == (4, 50)
@@ -111,7 +111,7 @@ def test_bad_codes_are_a_clear_error(clients):
         model.inverse_transform([[1, 0]])
 
 
-@pytest.mark.parametrize("method", catalog.names(boolean=True))
+@pytest.mark.parametrize("method", catalog.names("boolean"))
 def test_an_all_zero_client_does_not_spoil_the_others(method, clients):
     model = FederatedBMF(4, method=method, random_state=0).fit([*clients, np.zeros((30, 50), int)])
     assert not model.codes_[3].any()

@@ -13,7 +13,7 @@ from cofactor.data import datasets
 from cofactor.methods import catalog
 from cofactor.types import CofactorError, DataError
 
-EVERY = pytest.mark.parametrize("method", catalog.names(clusters=True))
+EVERY = pytest.mark.parametrize("method", catalog.names("clusters"))
 
 
 @parametrize_with_checks([FederatedKMeans(3, random_state=0), FederatedKMeans(3, method="simplex", random_state=0)])

@@ -40,7 +40,7 @@ def triples(R):
     return [f"u{u:03d}" for u in C.row], [f"i{i:02d}" for i in C.col], C.data
 
 
-@pytest.mark.parametrize("method", catalog.names(masked=True))
+@pytest.mark.parametrize("method", catalog.names("ratings"))
 def test_held_out_ratings_are_predicted_better_than_by_biases(method, R):
     train, test = ratings_split.at_random(R, seed=1)
     fitted = FederatedMF(2, method=method, ridge=2.0, rounds=200, random_state=0).fit(train)
@@ -162,7 +162,7 @@ def clicks(seed=0):
     return sparse.csr_matrix(draw.poisson(np.where(alike, 0.8, 0.05)).astype(float))
 
 
-@pytest.mark.parametrize("method", catalog.names(masked=True))
+@pytest.mark.parametrize("method", catalog.names("ratings"))
 def test_clicks_rank_what_goes_together_first(method):
     train, test = ratings_split.at_random(clicks(), seed=1)
     model = FederatedMF(3, method=method, implicit=True, alpha=5.0, ridge=1.0, rounds=100, random_state=0).fit(train)
@@ -297,7 +297,7 @@ def test_wrong_options_are_named(R, model):
         model.score(R[:5])
 
 
-@pytest.mark.parametrize("method", catalog.names(masked=True))
+@pytest.mark.parametrize("method", catalog.names("ratings"))
 def test_equal_ratings_and_users_without_any_work(method):
     R = sparse.csr_matrix(([4.0] * 4, ([0, 0, 1, 3], [0, 1, 1, 2])), shape=(5, 4))
     equal = FederatedMF(2, method=method, random_state=0, rounds=60).fit(R)
@@ -305,7 +305,7 @@ def test_equal_ratings_and_users_without_any_work(method):
     assert len(equal.recommend(2, 3)) == 3
 
 
-@pytest.mark.parametrize("method", catalog.names(masked=True))
+@pytest.mark.parametrize("method", catalog.names("ratings"))
 def test_a_drawn_client_that_vanishes_is_left_out(method, R):
     class Leaky(Inline):
         """An engine whose first participant never answers after round 1."""

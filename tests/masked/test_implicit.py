@@ -11,7 +11,7 @@ from cofactor.masked import Layout
 from cofactor.methods import catalog
 from cofactor.types import CofactorError
 
-EVERY = pytest.mark.parametrize("name", catalog.names(masked=True))
+EVERY = pytest.mark.parametrize("name", catalog.names("ratings"))
 LAYOUT = Layout(3, biases=False, ridge=0.7, alpha=4.0)
 
 
@@ -74,7 +74,7 @@ def test_pulls_are_the_gradient_over_all_cells(R, dense, rng):
 
 
 def test_als_never_rises_and_fedmavg_comes_near_it(R):
-    als, mavg = (run(catalog.make(n, 3, ridge=0.7, alpha=4.0), [R], rounds=400) for n in catalog.names(masked=True))
+    als, mavg = (run(catalog.make(n, 3, ridge=0.7, alpha=4.0), [R], rounds=400) for n in catalog.names("ratings"))
     losses = [line.loss for line in als.history]
     assert max(b - a for a, b in pairwise(losses)) <= 1e-10 * losses[0]
     assert mavg.history[-1].loss <= 1.02 * losses[-1]

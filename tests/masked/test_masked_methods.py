@@ -14,7 +14,7 @@ from cofactor.method import SERVER, rng, total
 from cofactor.methods import catalog
 from cofactor.types import CofactorError
 
-EVERY = pytest.mark.parametrize("name", catalog.names(masked=True))
+EVERY = pytest.mark.parametrize("name", catalog.names("ratings"))
 BIASES = pytest.mark.parametrize("biases", [True, False])
 
 
@@ -69,9 +69,7 @@ def test_als_objective_is_what_is_reported_and_never_rises(biases, R):
 
 
 def test_fedmavg_objective_falls_to_near_that_of_als(R):
-    losses = {
-        n: run(catalog.make(n, 2, ridge=1.0), [R], rounds=400).history[-1].loss for n in catalog.names(masked=True)
-    }
+    losses = {n: run(catalog.make(n, 2, ridge=1.0), [R], rounds=400).history[-1].loss for n in catalog.names("ratings")}
     assert losses["masked-fedmavg"] <= 1.05 * losses["exact-als"]
 
 

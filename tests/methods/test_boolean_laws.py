@@ -17,8 +17,8 @@ from cofactor.methods.boolean_sweeps import Swept
 from cofactor.types import DataError
 
 VARIANTS = {
-    **{name: catalog.make(name, 4) for name in catalog.names(boolean=True)},
-    **{f"{name}, swept": catalog.make(name, 4, sweeps=2) for name in catalog.names(boolean=True)},
+    **{name: catalog.make(name, 4) for name in catalog.names("boolean")},
+    **{f"{name}, swept": catalog.make(name, 4, sweeps=2) for name in catalog.names("boolean")},
     "felb, every": catalog.make("felb", 4, align="every"),
     "felb, sums": catalog.make("felb", 4, align=None, rounds=5, sweeps=2),
     "boolean-exact, changes": catalog.make("boolean-exact", 4, rounds=6, sweeps=2).partial(),

@@ -93,7 +93,7 @@ def test_equal_rows_are_one_cluster():
     assert len({int(label) for part in labels(result.codes) for label in part}) == 1
 
 
-@pytest.mark.parametrize("name", catalog.names(clusters=True))
+@pytest.mark.parametrize("name", catalog.names("clusters"))
 def test_methods_pickle_send_what_they_declare_and_keep_their_dtype(name, digits):
     method, parts = catalog.make(name, 3), [X[:20].astype(np.float32) for X in digits[0][:4]]
     assert pickle.loads(pickle.dumps(method)) == method

@@ -36,13 +36,13 @@ M = 10
 
 def data(name: str, rows: list[int]) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
-    bits = name in catalog.names(boolean=True)
+    bits = name in catalog.names("boolean")
     return [(rng.random((n, M)) < 0.4).astype(np.uint8) if bits else rng.random((n, M)) for n in rows]
 
 
 def make(name: str, *, secure: bool = False):
     privacy, options = NAMES[name]
-    setting = {"n_features": M, "participants": 3, "rounds": 3, "privacy": privacy, "secure": secure}
+    setting = {"participants": 3, "rounds": 3, "privacy": privacy, "secure": secure}
     return catalog.make_for(name.split(" by ", maxsplit=1)[0], 3, options, **setting)
 
 
@@ -63,7 +63,7 @@ def test_every_message_is_as_declared(name: str) -> None:
     seen = recorded(method, data(name, [9, 30, 14]))
     assert {t for t, _ in seen} == set(range(method.rounds))
     for t, message in seen:
-        assert transcript.faults(message, method.schema(M, t), method.costs(t)) == []
+        assert transcript.faults(message, method.schema(M, t), method.plan.costs(t)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -81,7 +81,7 @@ def test_under_masks_only_a_sum_and_empty_messages_are_seen(name: str) -> None:
         assert paid is (message.weight == 0.0)
         assert not paid or not any(np.any(a) for a in message.arrays.values())
         plain = message._replace(weight=1.0) if paid else message
-        assert transcript.faults(plain, method.schema(M, t), method.costs(t) if paid else None) == []
+        assert transcript.faults(plain, method.schema(M, t), method.plan.costs(t) if paid else None) == []
 
 
 BROKEN = {
@@ -107,5 +107,5 @@ def test_the_audit_catches(name: str) -> None:
     change, words = BROKEN[name]
     method = make("dp-moments")
     _, message = recorded(method, data("dp-moments", [9, 30, 14]))[0]
-    found = transcript.faults(message._replace(**change(message)), method.schema(M, 0), method.costs(0))
+    found = transcript.faults(message._replace(**change(message)), method.schema(M, 0), method.plan.costs(0))
     assert words in "; ".join(found)

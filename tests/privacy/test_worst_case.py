@@ -8,28 +8,27 @@ import pytest
 from cofactor.methods import catalog
 from cofactor.privacy import bounded, clip
 from cofactor.privacy.audit import Verdict
-from cofactor.privacy.errors import AuditError
+from cofactor.privacy.errors import AuditError, OutOfRangeError
 from cofactor.privacy.plan import Privacy
 from cofactor.runs import worst_case
 from cofactor.runs.audits import mechanism
 
 RECORD, CLIENT = Privacy(1, 1e-6), Privacy(2, 1e-6, "client", clip=0.25)
 METHODS = {
-    "moments": ("dp-moments", RECORD, {}, 64),
-    "moments of many features": ("dp-moments", RECORD, {}, 3000),
-    "statistics": ("dp-nmf", RECORD, {}, 64),
-    "moments by client": ("dp-moments", Privacy(2, 1e-6, "client"), {}, 64),
-    "updates": ("fedavg", CLIENT, {"sweeps": 2}, 64),
-    "moments of clipped rows": ("dp-moments", Privacy(1, 1e-6, clip=7.0), {}, 64),
-    "votes": ("asso", CLIENT, {"sweeps": 0}, 64),
+    "moments": ("dp-moments", RECORD, {}),
+    "statistics": ("dp-nmf", RECORD, {}),
+    "moments by client": ("dp-moments", Privacy(2, 1e-6, "client"), {}),
+    "updates": ("fedavg", CLIENT, {"sweeps": 2}),
+    "moments of clipped rows": ("dp-moments", Privacy(1, 1e-6, clip=7.0), {}),
+    "votes": ("asso", CLIENT, {"sweeps": 0}),
 }
 STEPS = [("moments", 0), ("moments", 1), ("statistics", 0), ("updates", 0)]
 """The release functions: the first and the last round of the moments, statistics, and clients' updates."""
 
 
 def make(name: str, *, secure: bool = False):
-    method, privacy, options, m = METHODS[name]
-    setting = {"n_features": m, "participants": 3, "rounds": 4, "privacy": privacy, "secure": secure}
+    method, privacy, options = METHODS[name]
+    setting = {"participants": 3, "rounds": 4, "privacy": privacy, "secure": secure}
     return catalog.make_for(method, 3, options, **setting)
 
 
@@ -67,13 +66,17 @@ def test_unclipped_rows_and_updates_are_caught(name: str, t: int, monkeypatch: p
     assert max(right) > 0.99  # the worst case is one: the audit would see a bound that is too small
     assert max(right) <= 1
     if t == 0 and name != "updates":  # clipped a second time around the mean
-        monkeypatch.setattr(bounded, "in_ball", lambda rows, bound: np.asarray(rows, dtype=np.float64))
+        monkeypatch.setattr(bounded, "scales", lambda X, bound: np.ones(X.shape[0]))
     monkeypatch.setattr(clip, "rows", lambda X, bound: X)
     monkeypatch.setattr(clip, "norm", lambda x, bound: x)
     monkeypatch.setattr("cofactor.methods.dp_nmf.BALL", type("Open", (), {"project": staticmethod(lambda W: W)}))
+    if name == "updates":  # refused before they leave
+        with pytest.raises(OutOfRangeError, match="a message clipped to norm"):
+            list(worst_case.sensitivity(method, t))
+        return
     assert not all(moved.passed for moved in worst_case.sensitivity(method, t))
-    if name != "updates":  # a client's row is then 30 times as long as paid for
-        monkeypatch.setattr(bounded, "in_ball", lambda rows, bound: np.asarray(rows, dtype=np.float64))
+    # a client's row is then 30 times as long as paid for
+    monkeypatch.setattr(bounded, "scales", lambda X, bound: np.ones(X.shape[0]))
     found = [v for n, v in worst_case.one_run(method, t) if n in ("sum", "moment", "cross")]
     assert all(isinstance(v, Verdict) and not v.passed for v in found)
 
@@ -103,7 +106,7 @@ def test_two_worlds_through_the_release_catch_nine_tenths_of_the_noise(name: str
 
 
 def test_a_claim_that_is_too_large_to_be_refuted_is_no_verdict() -> None:
-    setting = {"n_features": 64, "participants": 3, "rounds": 1}
+    setting = {"participants": 3, "rounds": 1}
     method = catalog.make_for("dp-moments", 3, {}, privacy=Privacy(30, 1e-6), **setting)
     ((_, verdict),) = worst_case.one_run(method, 1)
     assert isinstance(verdict, AuditError)

@@ -12,22 +12,14 @@ from cofactor.methods import catalog
 from cofactor.privacy.plan import Privacy, Private
 
 FEATURES, RANK = 1000, 10
-KINDS: tuple[dict[str, bool], ...] = (
-    {},
-    {"private": True},
-    {"blocked": True},
-    {"boolean": True},
-    {"masked": True},
-    {"clusters": True},
-)
 BUDGET = Privacy(1.0, 1e-6)
 
 
 def describe(name: str) -> dict[str, str]:
     """Return name, one sentence, what a client sends in the first and later rounds, and whether a sum is enough."""
-    shape = {"shape": (FEATURES, FEATURES)} if name in catalog.names(blocked=True) else {}
-    private = name in catalog.names(private=True)
-    setting = {"n_features": FEATURES, "participants": 1, "rounds": 1, "privacy": BUDGET if private else None}
+    shape = {"shape": (FEATURES, FEATURES)} if name in catalog.names("blocks") else {}
+    private = name in catalog.names("private")
+    setting = {"participants": 1, "rounds": 1, "privacy": BUDGET if private else None}
     method = catalog.make_for(name, RANK, shape, **setting)  # type: ignore[arg-type]
     last = len(method.plan.shares) - 1 if isinstance(method, Private) else getattr(method, "warm_rounds", 0)
     first, later = (", ".join(method.schema(FEATURES, t)) for t in (0, last))
@@ -42,7 +34,7 @@ def describe(name: str) -> dict[str, str]:
 
 def show_methods(*, as_json: bool = False) -> None:
     """Print the catalog."""
-    rows = [describe(name) for kind in KINDS for name in catalog.names(**kind)]
+    rows = [describe(name) for kind in catalog.KINDS for name in catalog.names(kind)]
     if as_json:
         print(json.dumps(rows, indent=1))
         return

@@ -31,11 +31,11 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-KINDS: dict[str, dict[str, bool]] = {
-    "FederatedNMF": {},
-    "FederatedBMF": {"boolean": True},
-    "FederatedMF": {"masked": True},
-    "FederatedKMeans": {"clusters": True},
+KINDS = {
+    "FederatedNMF": "real",
+    "FederatedBMF": "boolean",
+    "FederatedMF": "ratings",
+    "FederatedKMeans": "clusters",
 }
 """Which names of the catalog each estimator takes."""
 
@@ -43,8 +43,8 @@ KINDS: dict[str, dict[str, bool]] = {
 def check_kind(method: str, estimator: str) -> None:
     """Refuse the name of a method that belongs to another estimator; unknown names are left to the catalog."""
     for other, kind in KINDS.items():
-        if other != estimator and method in catalog.names(**kind):
-            known = ", ".join(catalog.names(**KINDS[estimator]))
+        if other != estimator and method in catalog.names(kind):
+            known = ", ".join(catalog.names(KINDS[estimator]))
             raise CofactorError(
                 f"method: {method!r} is a method of {other}, and this is {estimator}; use {other}(method={method!r}), "
                 f"or one of: {known}."

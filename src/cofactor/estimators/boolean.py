@@ -29,7 +29,7 @@ class FederatedBMF(Federated):
     Parameters
     ----------
     n_components : the rank k; None takes min(10, features, rows).
-    method : a name from :func:`cofactor.methods.catalog.names` with ``boolean=True``, or a method object.
+    method : a name from ``cofactor.methods.catalog.names("boolean")``, or a method object.
         ``"boolean-oneshot"`` needs one upload per client, ``"boolean-exact"`` sums only, ``"felb"`` is the paper's.
     align : "every", "first" or None: when components are matched between clients (felb, falb and the one-shot
         baselines); "auto" leaves it to the method.
@@ -106,8 +106,8 @@ class FederatedBMF(Federated):
         return to_bits(X, client=client, threshold=self.threshold)
 
     def _named_method(self, rank: int, data: list[Data]) -> Method:
-        if self.method not in catalog.names(boolean=True):
-            known = ", ".join(catalog.names(boolean=True))
+        if self.method not in catalog.names("boolean"):
+            known = ", ".join(catalog.names("boolean"))
             raise CofactorError(f"method: expected a Boolean method ({known}), found {self.method!r}.")
         return super()._named_method(rank, data)
 

@@ -113,7 +113,7 @@ class FederatedNMF(Federated):
         if name == "auto":
             self.choice_ = choose(shape, rank, density=density_of(data[0]), clients=len(data))
             name = "exact" if self.privacy or self.secure else self.choice_.method
-        if name in catalog.names(blocked=True):
+        if name in catalog.names("blocks"):
             if len(data) > 1:
                 raise CofactorError(
                     f"method {name!r} works on row and column blocks of one matrix: expected one without groups, found "

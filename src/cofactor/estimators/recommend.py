@@ -37,7 +37,7 @@ class FederatedMF(BaseEstimator):
     Parameters
     ----------
     n_components : the rank k.
-    method : a name from :func:`cofactor.methods.catalog.names` with ``masked=True``, or a masked method object.
+    method : a name from ``cofactor.methods.catalog.names("ratings")``, or a masked method object.
         ``"exact-als"`` gives the pooled answer; ``"masked-fedmavg"`` sends far fewer numbers per round.
     biases : whether users and items have biases, and ratings a mean; None is yes, but for implicit feedback no.
     implicit : whether what was not observed counts as zero, with weight 1.

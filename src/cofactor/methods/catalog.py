@@ -128,19 +128,26 @@ MAKERS: dict[str, Callable[..., Method]] = {
 }
 
 
-def names(
-    *, boolean: bool = False, masked: bool = False, clusters: bool = False, blocked: bool = False, private: bool = False
-) -> list[str]:
-    """Return the names that :func:`make` knows, the default first.
+KINDS: dict[str, dict[str, Callable[..., Method]]] = {
+    "real": MAKERS,
+    "private": PRIVATE,
+    "blocks": BLOCKED,
+    "boolean": BOOLEAN,
+    "ratings": MASKED,
+    "clusters": CLUSTERS,
+}
+"""The makers by what their data are; private methods are for real data, blocks are of one matrix."""
 
-    They are for real data, for bits, for ratings, for clusters, for row and column blocks of one matrix, or for
-    real data with privacy.
+
+def names(kind: str = "real") -> list[str]:
+    """Return the names of one of ``KINDS``, the default first.
+
+    >>> names("clusters")
+    ['k-means', 'simplex']
     """
-    if boolean:
-        return list(BOOLEAN)
-    if private:
-        return list(PRIVATE)
-    return list(MASKED if masked else CLUSTERS if clusters else BLOCKED if blocked else MAKERS)
+    if kind not in KINDS:
+        raise CofactorError(f"kind: expected one of {', '.join(KINDS)}; found {kind!r}.")
+    return list(KINDS[kind])
 
 
 def make(name: str, rank: int, **options: Any) -> Method:
@@ -198,7 +205,7 @@ def adapt(
 
 def find(name: str) -> Callable[..., Method]:
     """Return the function that builds the named method; its docstring says what it is."""
-    makers = MAKERS | PRIVATE | BOOLEAN | MASKED | CLUSTERS | BLOCKED | {"auto": auto}
+    makers = {name: maker for kind in KINDS.values() for name, maker in kind.items()} | {"auto": auto}
     if name not in makers:
         near = difflib.get_close_matches(name, makers, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -59,7 +59,7 @@ def method_of(folder: RunFolder) -> Any:
     if config.ratings:
         return catalog.make(config.method, config.rank, **config.options)
     more = {"shape": (sum(line["rows"] for line in inputs), features[0])} if config.blocked else {}
-    return named_method(config, n_features=features[0], clients=len(inputs), **more)
+    return named_method(config, clients=len(inputs), **more)
 
 
 def _chains(folder: RunFolder) -> Audit:
@@ -113,7 +113,7 @@ def entry_faults(lines: Iterable[Line], method: Any, n_features: int) -> Iterato
 def _price_faults(entry: dict[str, Any], method: Any) -> Iterator[str]:
     """Yield where a private entry has not paid its cost, or has other noise than it paid for."""
     t, name = entry["round"], entry["array"]
-    cost = method.costs(t)[name]
+    cost = method.plan.costs(t)[name]
     paid = ledger.cost_of(entry)
     if paid is None:
         yield f"{name!r} was released without noise"

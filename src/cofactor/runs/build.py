@@ -20,7 +20,7 @@ BOOLEAN_SWEEPS = 3
 
 def make_method(config: Config, inputs: Inputs, *, clients: int | None = None) -> Method:
     """Build the method; clients that lack features need one that can leave them out."""
-    setting: dict[str, Any] = {"n_features": inputs.n_features, "clients": clients or len(inputs.data)}
+    setting: dict[str, Any] = {"clients": clients or len(inputs.data)}
     if config.blocked:
         return named_method(config, shape=inputs.data[0].whole, **setting)
     if inputs.known is None:
@@ -33,7 +33,7 @@ def make_method(config: Config, inputs: Inputs, *, clients: int | None = None) -
     return named_method(config, groups=groups(inputs.known, inputs.n_features), **setting)
 
 
-def named_method(config: Config, *, n_features: int = 1, clients: int = 1, **more: Any) -> Method:
+def named_method(config: Config, *, clients: int = 1, **more: Any) -> Method:
     """Build the method of a configuration; Boolean, private and blocked ones take their plan from it."""
     options = {**config.options, **more}
     if config.blocked:
@@ -46,7 +46,6 @@ def named_method(config: Config, *, n_features: int = 1, clients: int = 1, **mor
         config.method,
         config.rank,
         options,
-        n_features=n_features,
         participants=private.participants(config, clients),
         rounds=config.rounds,
         privacy=config.privacy,
@@ -54,12 +53,10 @@ def named_method(config: Config, *, n_features: int = 1, clients: int = 1, **mor
     )
 
 
-def planned_rounds(config: Config) -> int | None:
-    """Return the most rounds that a configuration will run; None where that depends on the number of features."""
+def planned_rounds(config: Config) -> int:
+    """Return the most rounds that a configuration will run."""
     if config.blocked:  # an iteration takes two rounds, whatever the shape
         return named_method(config, shape=(1, 1)).rounds or config.rounds
-    if config.method in catalog.names(private=True) and "rounds" not in catalog.options_of(config.method):
-        return None
     return min(config.rounds, named_method(config).rounds or config.rounds)
 
 

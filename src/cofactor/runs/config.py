@@ -72,12 +72,12 @@ class Config:
     def __post_init__(self) -> None:
         """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
         if self.boolean and self.method in ("exact", "auto"):
-            object.__setattr__(self, "method", catalog.names(boolean=True)[0])
+            object.__setattr__(self, "method", catalog.names("boolean")[0])
         if self.ratings and self.method == "exact":
-            object.__setattr__(self, "method", catalog.names(masked=True)[0])
+            object.__setattr__(self, "method", catalog.names("ratings")[0])
         if self.epsilon is not None and self.method == "exact" and not self.options:
-            object.__setattr__(self, "method", catalog.names(private=True)[0])
-        object.__setattr__(self, "boolean", self.method in catalog.names(boolean=True))
+            object.__setattr__(self, "method", catalog.names("private")[0])
+        object.__setattr__(self, "boolean", self.method in catalog.names("boolean"))
         if self.rounds is None:
             object.__setattr__(self, "rounds", own_rounds(self.method))
         self._check_privacy()
@@ -107,7 +107,7 @@ class Config:
         if self.epsilon is None:
             if given:
                 raise ParameterError(f"epsilon: expected a total to go with {', '.join(given)}. Found none.")
-            if self.method in catalog.names(private=True):
+            if self.method in catalog.names("private"):
                 raise ParameterError(f"method {self.method!r} adds noise: expected epsilon and delta. Found none.")
             return
         if self.delta is None:
@@ -126,7 +126,7 @@ class Config:
 
     def _check_ratings(self) -> None:
         """Refuse what ratings have not, and what only they have."""
-        methods = catalog.names(masked=True)
+        methods = catalog.names("ratings")
         if not self.ratings:
             if self.holdout or self.method in methods:
                 found = "holdout" if self.holdout else f"method {self.method!r}"
@@ -148,7 +148,7 @@ class Config:
     @property
     def blocked(self) -> bool:
         """Whether the method works on row and column blocks of one matrix."""
-        return self.method in catalog.names(blocked=True)
+        return self.method in catalog.names("blocks")
 
     def _check_blocks(self) -> None:
         """Refuse clients that are no blocks of consecutive rows and columns."""
@@ -179,7 +179,7 @@ def own_rounds(method: str) -> int:
     >>> own_rounds("dp-nmf"), own_rounds("fedavg")
     (4, 50)
     """
-    if method not in catalog.names(private=True):
+    if method not in catalog.names("private"):
         return ROUNDS
     known = inspect.signature(catalog.find(method)).parameters
     return int(known["rounds"].default) if "rounds" in known else ROUNDS

@@ -22,7 +22,6 @@ from cofactor.local.refit import refit
 from cofactor.method import Method, rng
 from cofactor.methods import catalog
 from cofactor.methods.alone import Alone
-from cofactor.methods.sketched import Sketched
 from cofactor.methods.summed import Summed
 from cofactor.metrics import pooled_error, relative_error, rmsd
 from cofactor.privacy.errors import PrivacyError
@@ -286,9 +285,7 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> tup
     X = arrays.check(X, client=path.name)
     if X.shape[1] != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} features like the factor, found {X.shape[1]}.")
-    method = (
-        catalog.make("exact", config.rank) if config.blocked else named_method(config, n_features=H.shape[1], clients=3)
-    )
+    method = catalog.make("exact", config.rank) if config.blocked else named_method(config, clients=3)
     W = method.refit(X, H)
     return W, tally(X, W, H).loss if config.boolean else relative_error(X, W, H)
 

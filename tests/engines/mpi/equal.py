@@ -47,18 +47,18 @@ def cases():
     for name in catalog.names():
         yield name, catalog.make(name, 3), Xs, {}
     bits = [(X > np.median(X)).astype(float) for X in Xs]
-    for name in catalog.names(boolean=True):
+    for name in catalog.names("boolean"):
         yield name, catalog.make(name, 3), bits, {}
     ratings = [sparse.csr_matrix(np.where(X > 1, np.ceil(X), 0)) for X in Xs]
-    for name in catalog.names(masked=True):
+    for name in catalog.names("ratings"):
         yield name, catalog.make(name, 2), ratings, {}
-    for name in catalog.names(clusters=True):
+    for name in catalog.names("clusters"):
         yield name, catalog.make(name, 3), Xs, {}
-    for name in catalog.names(private=True):
+    for name in catalog.names("private"):
         asked = Privacy(1.0, 1e-6, insecure_seed=1)
         yield name, catalog.make_for(name, 3, {}, privacy=asked, participants=7, rounds=ROUNDS), Xs, {}
     X = np.vstack(Xs)
-    for name in catalog.names(blocked=True):
+    for name in catalog.names("blocks"):
         method = catalog.make(name, 3, shape=X.shape, iterations=6)
         yield name, method, blocks(X, 7), {"rounds": method.rounds}
         yield f"{name}, sparse", method, blocks(sparse.csr_matrix(X * (X > 1)), 3), {"rounds": method.rounds}
