@@ -267,3 +267,16 @@ def wait_for(condition, seconds=60):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_asynchronous_methods_from_the_command_line_are_streams(tmp_path, big):
+    np.save(tmp_path / "big.npy", big)
+    launch(3, BIN / "cofactor", "fit", "--engine", "mpi", "big.npy", "-k", 5, "--method", "asyn-sd", "--rounds", 10,
+           "--out", "run", "--quiet", cwd=tmp_path)  # fmt: skip
+    told = json.loads((tmp_path / "run" / "arrivals.json").read_text())
+    assert len(told["arrivals"]) == 30
+    assert {line["client"] for line in told["arrivals"]} == {"client-0", "client-1", "client-2"}
+    assert max(line["staleness"] for line in told["arrivals"]) > 0
+    assert told["absent"] == []
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["error"] < 0.5
+    launch(1, BIN / "cofactor", "ledger", "verify", "run", cwd=tmp_path)

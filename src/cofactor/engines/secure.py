@@ -16,13 +16,12 @@ from cofactor.engines.mpi import MpiSession
 from cofactor.engines.processes import Processes
 from cofactor.engines.rounds import Engine, Reply, check_message
 from cofactor.method import Method
+from cofactor.privacy import secure_sum  # its names load when they are used: cryptography is an extra
 from cofactor.privacy.errors import PrivacyError
-from cofactor.privacy.secure_sum import Client, Phase, Server, Terms, decode, encode, new_identity, pack, unpack
-from cofactor.privacy.secure_sum.packing import size
+from cofactor.privacy.secure_sum.packing import pack, size, unpack
 from cofactor.types import Array, Data, Local, Message, Shared
 
 SMALL = 2.0**-10
-PHASES = (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.UNMASK)
 NOT_ADDITIVE = (
     "secure summation gives the server sums and nothing else; this method needs the message of every single client. "
     "Use a method whose messages are summed (`cofactor methods` says which), such as 'exact' with start='lap'."
@@ -80,7 +79,7 @@ class SecureSession:
         self.own = session.own if isinstance(session, MpiSession) else session
         self.team: Processes | None = session.team if isinstance(session, MpiSession) else None
         self.n_clients, self.n_features = session.n_clients, session.n_features
-        pairs = {self.own.first + j: new_identity() for j in range(self.own.n_clients)}
+        pairs = {self.own.first + j: secure_sum.new_identity() for j in range(self.own.n_clients)}
         self.identities = {client: private for client, (private, _) in pairs.items()}
         self.registry: dict[int, bytes] = self._all({client: public for client, (_, public) in pairs.items()}, "keys")
 
@@ -102,30 +101,30 @@ class SecureSession:
         stand_in = Message(empty, 0.0, next(iter(cost.values())))
         return [Reply(np.array(survivors), stand_in, sent), Reply(participants[:0], sums)]
 
-    def _terms(self, clients: tuple[int, ...], length: int, t: int) -> Terms:
+    def _terms(self, clients: tuple[int, ...], length: int, t: int) -> secure_sum.Terms:
         """Agree on a session name that is never used again."""
         name = secrets.token_bytes(16)
-        return Terms(self._all({0: name}, f"session of round {t}", first=True)[0], clients, length)
+        return secure_sum.Terms(self._all({0: name}, f"session of round {t}", first=True)[0], clients, length)
 
-    def _sum(self, terms: Terms, vectors: Mapping[int, Array], t: int) -> tuple[Array, tuple[int, ...], int]:
+    def _sum(self, terms: secure_sum.Terms, vectors: Mapping[int, Array], t: int) -> tuple[Array, tuple[int, ...], int]:
         """Carry the four phases; return the sum, who is in it, and the bytes that left the clients."""
         where = f"secure sum of round {t}"
-        server = Server(terms, registry=self.registry)
+        server = secure_sum.Server(terms, registry=self.registry)
         clients = {
-            c: Client(terms, c, identity=self.identities[c], registry=self.registry)
+            c: secure_sum.Client(terms, c, identity=self.identities[c], registry=self.registry)
             for c in terms.clients
             if c in self.identities
         }
         inbox: dict[int, Any] = dict.fromkeys(clients)
         sent = 0
-        for phase in PHASES:
+        for phase in ("advertise", "share", "mask", "unmask"):
             with self._guard(where):
-                answers = {c: encode(clients[c].answer(inbox[c], vectors[c])) for c in clients if c in inbox}
+                answers = {c: secure_sum.encode(clients[c].answer(inbox[c], vectors[c])) for c in clients if c in inbox}
             heard = self._all(answers, f"{where}: {phase}")
             sent += sum(map(len, heard.values()))
             with self._guard(where):
                 for c in sorted(heard):
-                    server.receive(decode(heard[c]))
+                    server.receive(secure_sum.decode(heard[c]))
                 inbox = dict(server.close())
         return server.result(), server.survivors, sent
 

@@ -53,11 +53,19 @@ def named_method(config: Config, *, clients: int = 1, **more: Any) -> Method:
     )
 
 
-def planned_rounds(config: Config) -> int:
-    """Return the most rounds that a configuration will run."""
+def planned_rounds(config: Config) -> int | None:
+    """Return the most rounds that a configuration will run; None for a stream, whose updates depend on the clients."""
+    if streams(config):
+        return None
     if config.blocked:  # an iteration takes two rounds, whatever the shape
         return named_method(config, shape=(1, 1)).rounds or config.rounds
     return min(config.rounds, named_method(config).rounds or config.rounds)
+
+
+def streams(config: Config) -> bool:
+    """Whether clients answer one by one: asynchronous methods, unless rounds are needed to hide or to draw clients."""
+    plain = config.privacy is None and not config.secure and config.participation == 1
+    return plain and config.method.startswith("asyn-")
 
 
 def rounds_of(config: Config, method: Method) -> int:

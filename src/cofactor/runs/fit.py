@@ -27,7 +27,8 @@ from cofactor.metrics import pooled_error, relative_error, rmsd
 from cofactor.privacy.errors import PrivacyError
 from cofactor.report.sections.boolean import shrunk
 from cofactor.runs import private
-from cofactor.runs.build import check_sizes, make_method, named_method, rounds_of, stop_of
+from cofactor.runs.build import check_sizes, make_method, named_method
+from cofactor.runs.carry import carry, write_arrivals
 from cofactor.runs.choice import settled
 from cofactor.runs.config import Config
 from cofactor.runs.folder import RunFolder
@@ -111,18 +112,16 @@ def _run(
         if described:
             factors.append(method.factor(shared))
 
-    outcome = run(
+    outcome = carry(
+        folder,
+        config,
         method,
         data,
-        rounds=rounds_of(config, method),
-        seed=config.seed,
-        engine=private.carrier(config),
-        participation=config.participation,
-        stop=stop_of(config),
-        checkpoint=folder.checkpoint,
+        clients=len(data),
         watch=folder.log_messages(inputs.names),
         callbacks=[folder.log_round, remember, *callbacks],
     )
+    write_arrivals(folder, outcome, inputs.names)
     folder.write_factor(outcome.factor, inputs.feature_names, image_shape=config.image_shape)
     for name, W in zip(inputs.names, outcome.codes, strict=True):
         folder.write_codes(name, W)

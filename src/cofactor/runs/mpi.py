@@ -17,12 +17,13 @@ from cofactor.data.formats.table import Table
 from cofactor.engines.inline import check_clients
 from cofactor.engines.mpi import Mpi, ProcessCheckpoint
 from cofactor.engines.processes import Processes
-from cofactor.engines.rounds import Callback, Run, run
+from cofactor.engines.rounds import Callback, Reply, Run
 from cofactor.local import arrays
 from cofactor.method import Method
 from cofactor.methods.blocks import Blocks
 from cofactor.runs import private
-from cofactor.runs.build import check_sizes, make_method, rounds_of, stop_of
+from cofactor.runs.build import check_sizes, make_method, streams
+from cofactor.runs.carry import carry, write_arrivals
 from cofactor.runs.config import Config
 from cofactor.runs.fit import boolean_evaluation, evaluation, view
 from cofactor.runs.folder import RunFolder
@@ -174,19 +175,26 @@ def _run(
     del saved
     team.alone("the run folder", lambda: folder.rewind(done, private=config.privacy is not None))
     log = folder.log_messages(names) if team.first else None
-    outcome = run(
+
+    def watch(t: int, replies: Sequence[Reply]) -> None:
+        """Write the ledger; in rounds all processes wait, since none may go on with, or save, what is not in it."""
+        if streams(config):
+            assert log is not None  # only the server, on process 0, watches a stream
+            log(t, replies)
+        else:
+            team.alone("the ledger", lambda: log and log(t, replies))
+
+    outcome = carry(
+        folder,
+        config,
         method,
         inputs.data,
-        rounds=rounds_of(config, method),
-        seed=config.seed,
-        engine=private.carrier(config, engine),
-        participation=config.participation,
-        stop=stop_of(config),
-        checkpoint=folder.checkpoint,
-        # all processes wait: none may go on with, or save, what is not in the ledger
-        watch=lambda t, replies: team.alone("the ledger", lambda: log and log(t, replies)),
+        clients=len(names),
+        engine=engine,
+        watch=watch,
         callbacks=[folder.log_round, *callbacks] if team.first else [],
     )
+    team.alone("the arrivals", lambda: write_arrivals(folder, outcome, names))
     for name, X, W in zip(inputs.names, inputs.data, outcome.codes, strict=True):
         folder.write_codes(name, W)
         if config.boolean and not config.privacy:
