@@ -10,10 +10,12 @@ from cofactor import FederatedBMF, FederatedNMF, Privacy, run
 from cofactor.data import synthetic
 from cofactor.engines import secure
 from cofactor.engines.checkpoint import Checkpoint
+from cofactor.engines.rounds import ByShare
 from cofactor.engines.secure import Secure
 from cofactor.methods import catalog
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.privacy.secure_sum import Server
+from cofactor.types import CofactorError
 
 SUMS = ["fedavg", "fedprox", "fedmavg", "fedmgs", "ipalm", "mur", "syn-sd", "syn-ssd-u", "syn-ssd-v", "syn-ssd-uv"]
 
@@ -150,3 +152,20 @@ def test_secure_sums_over_processes_are_the_inline_ones(tmp_path):
     assert found["private"]["epsilon"] == pytest.approx(1.0, rel=1e-9)
     assert found["private"]["alike"]
     assert "secure summation needs at least 3 clients" in found["few"]
+
+
+def test_parts_of_the_noise_are_shown_to_nobody(Xs):
+    method = catalog.make_for("exact", 3, {}, privacy=Privacy(1.0, 1e-3), secure=True, participants=5, rounds=2)
+    with pytest.raises(PrivacyError, match="this engine does not mask messages"):
+        run(method, Xs, watch=lambda *_: pytest.fail("a message was sent"))
+
+
+def test_fewer_participants_than_the_noise_is_made_for_are_refused(Xs):
+    method = catalog.make_for("exact", 3, {}, privacy=Privacy(1.0, 1e-3), secure=True, participants=5, rounds=2)
+    with pytest.raises(PrivacyError, match="the noise of this plan is whole with 4 clients"):
+        run(method, Xs, participation=0.6, engine=Secure(), watch=lambda *_: pytest.fail("a message was sent"))
+
+
+def test_a_draw_by_share_needs_single_messages(Xs):
+    with pytest.raises(CofactorError, match="this engine has only their sum"):
+        run(catalog.make("fedavg", 3), Xs, rounds=1, participation=ByShare(40), engine=Secure())

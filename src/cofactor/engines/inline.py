@@ -82,6 +82,8 @@ class _Unit:
 class InlineSession:
     """Clients as objects in this process, numbered from ``first``."""
 
+    masks = False
+
     def __init__(
         self, method: Method, data: list[Data], seed: int, pool: ThreadPoolExecutor | None, *, first: int = 0
     ) -> None:

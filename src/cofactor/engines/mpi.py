@@ -109,6 +109,8 @@ def agree(team: Processes, Xs: Sequence[Data], *, empty: bool = False) -> Held:
 class MpiSession:
     """One process's clients, and the exchange with the others."""
 
+    masks = False
+
     def __init__(self, team: Processes, own: InlineSession, n_clients: int) -> None:
         self.team, self.own, self.method = team, own, own.method
         self.n_clients, self.n_features = n_clients, own.n_features

@@ -15,6 +15,7 @@ from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.history import Round, Stop
 from cofactor.method import SERVER, Method, rng
 from cofactor.privacy.accountant import Ledger, Unit
+from cofactor.privacy.errors import PrivacyError
 from cofactor.privacy.plan import Private
 from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
@@ -47,6 +48,8 @@ class Session(Protocol):
 
     n_clients: int
     n_features: int
+    masks: bool
+    """Whether nobody sees the message of a single client."""
 
     def join(self, shared: Shared) -> None:
         """Let every client prepare its private state."""
@@ -169,11 +172,16 @@ def run(
     rows = np.array([X.shape[0] for X in Xs]) if isinstance(participation, ByShare) else None
     with engine.open(method, Xs, seed) as session:
         checkpoint = session.keep(checkpoint) if checkpoint else None
+        if rows is not None and session.masks:
+            raise CofactorError(
+                "participation: a draw by share weighs single messages; this engine has only their sum."
+            )
         if rows is not None and len(rows) != session.n_clients:
             raise CofactorError(
                 "participation: a draw by share needs all clients in one process; give a share instead."
             )
         _check_start(start, method, session.n_features)
+        _check_noise(method, session)
         shared, history = _begin(method, session, seed, start, checkpoint)
         ledger = _open_ledger(method, limit, len(history), session.n_clients, Xs)
         warm = _warm_rounds(method)
@@ -213,6 +221,15 @@ def _open_ledger(method: Method, rounds: int, done: int, n_clients: int, Xs: Seq
     n = n_clients if method.plan.privacy.unit is Unit.CLIENT else sum(X.shape[0] for X in Xs)
     method.plan.ledger(rounds, n)
     return method.plan.ledger(done, n)
+
+
+def _check_noise(method: Method, session: Session) -> None:
+    """Refuse to show single messages that carry only their part of the noise."""
+    if isinstance(method, Private) and method.plan.parts > 1 and not session.masks:
+        raise PrivacyError(
+            f"this plan gives every message 1/{method.plan.parts} of the noise, for secure summation, and this engine "
+            "does not mask messages. Use the engine Secure(), or a plan with parts=1."
+        )
 
 
 def _charge(ledger: Ledger | None, method: Method, t: int) -> Ledger | None:
@@ -303,6 +320,10 @@ def _counted(reply: Reply, participants: Array, counts: Array | None) -> Message
     """Return a message as often as it counts."""
     if counts is None:
         return reply.message
+    if not len(reply.clients):
+        raise CofactorError(
+            "participation: a draw by share weighs single messages, and this engine has only their sum."
+        )
     own = counts[np.searchsorted(participants, reply.clients)]
     if np.ptp(own) > 0:
         raise CofactorError(

@@ -74,6 +74,8 @@ class _Unstacked:
 class SecureSession:
     """The clients of this process with their keys. Every process runs the server, on the same masked messages."""
 
+    masks = True
+
     def __init__(self, session: InlineSession | MpiSession) -> None:
         self.session = session
         self.own = session.own if isinstance(session, MpiSession) else session
@@ -86,6 +88,7 @@ class SecureSession:
     def round(self, shared: Shared, t: int, participants: Array) -> list[Reply]:
         """Step the participants, and add their messages up under masks."""
         schema = self.own.method.schema(self.n_features, t)
+        self._check_parts(len(participants))
         with self._guard(f"round {t}"):
             replies = self.own.round(shared, t, np.intersect1d(participants, list(self.identities)))
             for reply in replies:
@@ -100,6 +103,15 @@ class SecureSession:
         empty = {name: np.zeros(shape)[()] for name, shape in schema.items()}
         stand_in = Message(empty, 0.0, next(iter(cost.values())))
         return [Reply(np.array(survivors), stand_in, sent), Reply(participants[:0], sums)]
+
+    def _check_parts(self, participants: int) -> None:
+        """Refuse a round in which the clients that must answer would not carry the whole noise."""
+        plan, enough = getattr(self.own.method, "plan", None), secure_sum.threshold(participants)
+        if plan is not None and plan.parts > enough:
+            raise PrivacyError(
+                f"the noise of this plan is whole with {plan.parts} clients, and of {participants} in a round only "
+                f"{enough} must answer. Make the plan for the number of clients that take part in a round."
+            )
 
     def _terms(self, clients: tuple[int, ...], length: int, t: int) -> secure_sum.Terms:
         """Agree on a session name that is never used again."""

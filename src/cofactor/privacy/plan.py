@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from numpy.random import Generator
 
@@ -34,7 +34,7 @@ class Privacy:
 
     epsilon: float
     delta: float
-    unit: Unit = Unit.RECORD
+    unit: Unit | Literal["record", "client"] = Unit.RECORD
     clip: float | None = None
     insecure_seed: int | None = None
 
@@ -82,7 +82,7 @@ class Plan:
             name: Cost(
                 kind,
                 self.multiplier * math.sqrt(whole / share),
-                unit=self.privacy.unit,
+                unit=Unit(self.privacy.unit),
                 private=self.privacy.insecure_seed is None,
             )
             for name, share in self.shares[t].items()
