@@ -167,5 +167,5 @@ def test_fewer_participants_than_the_noise_is_made_for_are_refused(Xs):
 
 
 def test_a_draw_by_share_needs_single_messages(Xs):
-    with pytest.raises(CofactorError, match="this engine has only their sum"):
+    with pytest.raises(CofactorError, match="here is only their sum"):
         run(catalog.make("fedavg", 3), Xs, rounds=1, participation=ByShare(40), engine=Secure())

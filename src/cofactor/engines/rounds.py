@@ -173,9 +173,7 @@ def run(
     with engine.open(method, Xs, seed) as session:
         checkpoint = session.keep(checkpoint) if checkpoint else None
         if rows is not None and session.masks:
-            raise CofactorError(
-                "participation: a draw by share weighs single messages; this engine has only their sum."
-            )
+            raise CofactorError("participation: a draw by share weighs single messages; here is only their sum.")
         if rows is not None and len(rows) != session.n_clients:
             raise CofactorError(
                 "participation: a draw by share needs all clients in one process; give a share instead."
@@ -320,10 +318,6 @@ def _counted(reply: Reply, participants: Array, counts: Array | None) -> Message
     """Return a message as often as it counts."""
     if counts is None:
         return reply.message
-    if not len(reply.clients):
-        raise CofactorError(
-            "participation: a draw by share weighs single messages, and this engine has only their sum."
-        )
     own = counts[np.searchsorted(participants, reply.clients)]
     if np.ptp(own) > 0:
         raise CofactorError(
