@@ -136,7 +136,11 @@ def _lead(server: _Server, shared: Shared, plan: Plan) -> End:
 
 @dataclass
 class _Server:
-    """The state of process 0: who is at work since when, and what is on its way. A client of its own has a thread."""
+    """The state of process 0: who is at work since when, and what is on its way. A client of its own has a thread.
+
+    The first answers of all clients are awaited before any gets its second order: kernels are compiled in them, and a
+    client that is ready sooner would use up the plan alone. Those that wait are ``ready`` for the ``latest`` state.
+    """
 
     comm: Any
     method: Method
@@ -149,6 +153,8 @@ class _Server:
     absent: set[int] = field(default_factory=set)
     here: Future[Reply | Failure] | None = None
     requests: list[Any] = field(default_factory=list)
+    ready: dict[int, int] = field(default_factory=dict)
+    latest: tuple[Shared, int] | None = None
     began: float = field(default_factory=time.monotonic)
 
     def send(self, client: int, shared: Shared, *, step: int, version: int) -> None:
@@ -172,9 +178,19 @@ class _Server:
             raise ProcessError(f"process {self.processes[client]}: {answer.text}")
         schema = self.method.schema(self.n_features, job.step)
         new, line = merge(self.method, shared, answer, t=t, schema=schema, watch=watch)
-        self.send(client, new, step=job.step + 1, version=t + 1)
+        self.ready[client], self.latest = job.step + 1, (new, t + 1)
+        self._go_on()
         line = line._replace(seconds=time.monotonic() - begin)
         return new, line, Arrival(t, client, t - job.version, now - self.began)
+
+    def _go_on(self) -> None:
+        """Give those that are ready their next order, once all first answers are there or given up."""
+        if self.latest is None or any(job.step == 0 for job in self.working.values()):
+            return
+        shared, version = self.latest
+        for client, step in self.ready.items():
+            self.send(client, shared, step=step, version=version)
+        self.ready.clear()
 
     def _next(self) -> tuple[int, Reply | Failure] | None:
         """Return the next answer of a client that is not given up; None if all are."""
@@ -198,6 +214,8 @@ class _Server:
         for client in late:
             give_up(client, self.deadline, self.working.pop(client).version)
             self.absent.add(client)
+        if late:
+            self._go_on()
 
     def _take(self) -> tuple[int, Any] | None:
         """Return (process, what it sent) if something has arrived."""
@@ -223,7 +241,8 @@ class _Server:
             raise ProcessError(text) from error
 
     def drain(self) -> None:
-        """Take and forget the answers that are still to come."""
+        """Take and forget the answers that are still to come; nobody gets another order."""
+        self.ready.clear()
         while (arrived := self._next()) is not None:
             del self.working[arrived[0]]
 
