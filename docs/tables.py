@@ -210,7 +210,11 @@ def overview(makers: dict[str, Any]) -> str:
         )
         what = (inspect.getdoc(maker) or "").splitlines()[0]
         rounds = "many" if method.rounds is None else str(method.rounds)
-        rounds = f"2 · `iterations` + 1 ({rounds})" if name in catalog.names("blocks") else rounds
+        rounds = (
+            f"2 · `iterations` + 1 ({rounds})"
+            if name in catalog.names("blocks")
+            else rounds
+        )
         otherwise = f"with {' or '.join(sums)}" if sums else "no"
         only = "yes" if method.additive else otherwise
         lines.append(
