@@ -24,7 +24,7 @@ METHODS: dict[str, tuple[str, dict[str, object], int]] = {
     "oneshot": ("oneshot", {}, 1),
     "exact, 1+5 rounds": ("exact", {}, 6),
     "exact, 1+9 rounds": ("exact", {}, 10),
-    "exact, sums only, 3+9 rounds": ("exact", {"start": "lap"}, 12),
+    "exact, sums only, 2+9 rounds": ("exact", {"start": "moments"}, 11),
     "exact, random start, 10 rounds": ("exact", {"start": "random"}, 10),
     "no extrapolation, random start, 10 rounds": ("exact", {"start": "random", "momentum": 0.0}, 10),
     "fnmf-lap": ("fnmf-lap", {}, 10),

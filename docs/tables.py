@@ -29,7 +29,7 @@ EXAMPLE_RANK, EXAMPLE_FEATURES = 20, 2000
 ROUNDS = 12
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "exact": [{"start": "lap"}, {"start": "random"}],
+    "exact": [{"start": "moments"}, {"start": "lap"}, {"start": "random"}],
     "boolean-oneshot": [{"sweeps": 3}],
     **{
         name: [{"align": None}]
@@ -71,7 +71,9 @@ def word(size: int, rank: int, features: int) -> str:
     >>> word(6, 3, 41), word(41, 3, 41), word(12, 3, 41)
     ('k(k+1)/2', 'm', 'd')
     """
-    words = {1: "1", rank: "k", features: "m", rank * (rank + 1) // 2: "k(k+1)/2"}
+    triangles = {n * (n + 1) // 2: w for n, w in ((rank, "k"), (features, "m"))}
+    words = {1: "1", rank: "k", features: "m"}
+    words |= {size: f"{n}({n}+1)/2" for size, n in triangles.items()}
     return words.get(size, "d")
 
 

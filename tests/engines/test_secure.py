@@ -34,7 +34,7 @@ def test_every_additive_method_gives_the_plain_result(name, Xs):
         np.testing.assert_allclose(W, V, atol=1e-3)
 
 
-@pytest.mark.parametrize("start", ["lap", "random"])
+@pytest.mark.parametrize("start", ["moments", "lap", "random"])
 def test_exact_statistics_under_masks(start, Xs):
     method = catalog.make("exact", 3, start=start)
     plain, hidden = (run(method, Xs, rounds=8, engine=engine) for engine in (None, Secure()))

@@ -14,7 +14,7 @@ from cofactor.method import SERVER, Message
 from cofactor.method import rng as address
 from cofactor.methods import catalog
 
-STARTS = pytest.mark.parametrize("start", ["random", "summaries", "lap"])
+STARTS = pytest.mark.parametrize("start", ["random", "summaries", "moments", "lap"])
 SHARES = pytest.mark.parametrize("share", [1.0, 0.5, 0.2])
 
 

@@ -8,12 +8,12 @@ import pytest
 from cofactor.engines.rounds import check_message
 from cofactor.method import SERVER, rng, total
 from cofactor.methods import catalog
-from cofactor.types import Shared
 
 VARIANTS = {
     **{name: catalog.make(name, 3) for name in catalog.names()},
     "exact, random start": catalog.make("exact", 3, start="random"),
     "exact, lap start": catalog.make("exact", 3, start="lap"),
+    "exact, moments start": catalog.make("exact", 3, start="moments"),
     "exact, plain": catalog.make("exact", 3, start="random", momentum=0.0),
     "exact, changes": catalog.make("exact", 3).partial(),
     "oneshot, larger local rank": catalog.make("oneshot", 3, local_rank=5),
@@ -60,11 +60,11 @@ def test_no_array_has_a_size_that_depends_on_the_rows(name, clients):
 @EVERY
 def test_messages_are_finite_and_factors_have_nonnegative_unit_rows(name, clients):
     method = VARIANTS[name]
-    for _, messages, shared in play(method, clients):
+    for t, messages, shared in play(method, clients):
         assert all(np.isfinite(a).all() for m in messages for a in m.arrays.values())
         assert np.isfinite(shared.factor).all()
         assert shared.factor.min() >= 0
-        assert np.isfinite(shared.loss)
+        assert np.isfinite(shared.loss) or (name == "exact, moments start" and t < 2)  # two sums have no loss
     H = method.factor(shared)
     assert H.shape == (3, 12)
     np.testing.assert_allclose(np.linalg.norm(H, axis=1), 1, rtol=1e-9)
@@ -101,12 +101,20 @@ def test_additive_methods_need_only_the_sum(name, clients):
         play(VARIANTS[name], clients), play(VARIANTS[name], clients, sums=True), strict=True
     ):
         np.testing.assert_allclose(summed.factor, each.factor, rtol=1e-12, atol=1e-14)
-        assert summed.loss == pytest.approx(each.loss, rel=1e-12)
+        assert summed.loss == pytest.approx(each.loss, rel=1e-12, nan_ok=True)
 
 
 def test_methods_that_promise_sums():
     additive = {name for name, m in VARIANTS.items() if m.additive}
-    assert {"exact, random start", "exact, lap start", "fedavg", "fedprox", "ipalm", "mur"} <= additive
+    assert {
+        "exact, random start",
+        "exact, lap start",
+        "exact, moments start",
+        "fedavg",
+        "fedprox",
+        "ipalm",
+        "mur",
+    } <= additive
     assert not additive & {"oneshot", "oneshot-lap", "fnmf-lap", "exact"}
 
 
@@ -115,18 +123,13 @@ def test_rowwise_messages_add_up_over_rows(name, clients):
     """The message of stacked clients is the sum of theirs, for the same factor."""
     method, stacked = VARIANTS[name], np.vstack(clients)
     t = method.warm_rounds
-    shared = method.aggregate(*_last_warm_round(method, clients)) if t else method.start(12, rng(0, SERVER, -1))
+    shared = [*play(method, clients, rounds=t)][-1][2] if t else method.start(12, rng(0, SERVER, -1))
     sent = [method.step(X, shared.broadcast(), method.join(X, shared, rng(0, 0, -1)), t, rng(0, 0, t)) for X in clients]
     whole = method.step(stacked, shared.broadcast(), method.join(stacked, shared, rng(0, 0, -1)), t, rng(0, 0, t))[1]
     summed = total([message for _, message in sent])
     for array, value in whole.arrays.items():
         np.testing.assert_allclose(summed.arrays[array], value, rtol=1e-12)
     assert summed.weight == whole.weight
-
-
-def _last_warm_round(method, clients):
-    *_, (t, messages, _) = play(method, clients, rounds=method.warm_rounds)
-    return Shared(np.ones((3, 12))), messages, t
 
 
 @EVERY

@@ -61,6 +61,16 @@ def test_exact_after_one_and_nine_rounds_is_within_two_percent(patterns):
     assert 0.98 <= median_ratio("exact", 10, patterns) <= 1.02
 
 
+@pytest.mark.parametrize("patterns", [None, 5, 3])
+def test_exact_from_sums_alone_is_within_two_percent_on_every_seed(patterns):
+    worst = 0.0
+    for seed in SEEDS:
+        Xs, best = blocks(patterns, seed)
+        result = run(catalog.make("exact", 10, start="moments"), Xs, rounds=11, seed=seed, engine=ONE)
+        worst = max(worst, metrics.sum_rmsd(Xs, result.codes, result.factor) / best)
+    assert worst <= 1.02
+
+
 def test_fnmf_after_ten_rounds_of_fifty_sweeps():
     assert median_ratio("fnmf-lap", 10) <= 1.40
 

@@ -24,7 +24,7 @@ from cofactor.types import Array, Data, Local, Message, Shared
 SMALL = 2.0**-10
 NOT_ADDITIVE = (
     "secure summation gives the server sums and nothing else; this method needs the message of every single client. "
-    "Use a method whose messages are summed (`cofactor methods` says which), such as 'exact' with start='lap'."
+    "Use a method whose messages are summed (`cofactor methods` says which), such as 'exact' with start='moments'."
 )
 
 NO_BUFFER = (

@@ -43,7 +43,7 @@ class FederatedNMF(Federated):
     privacy : a :class:`~cofactor.privacy.Privacy`; all releases of the fit together satisfy it. ``"exact"`` then
         becomes ``"dp-moments"``. Codes and errors stay with the clients.
     secure : add messages up under masks, so that only their sum can be seen (3 to 200 clients).
-    options : options of the named method, such as ``{"start": "lap"}``.
+    options : options of the named method, such as ``{"start": "moments"}``.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
 
     Attributes

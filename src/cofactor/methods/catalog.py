@@ -24,6 +24,7 @@ from cofactor.methods.private import PRIVATE, privately
 from cofactor.methods.sketched import BLOCKED
 from cofactor.methods.summed import Summed
 from cofactor.methods.syn import SYN
+from cofactor.methods.twin import Twin
 from cofactor.privacy.plan import Privacy
 from cofactor.privacy.secure_sum import threshold
 from cofactor.schedules import Switch
@@ -42,13 +43,14 @@ def exact(
 ) -> Summed:
     """The pooled answer from sums of statistics, after a one-upload start.
 
-    ``start`` is "summaries" (best), "lap" (when only sums may be seen) or "random". Where clients lack features,
-    ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random.
+    ``start`` is "summaries" (best), "moments" or "lap" (when only sums may be seen) or "random". Where clients lack
+    features, ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random.
     """
     if groups is not None:
         start = "random"
-    starts: dict[str, Callable[[], OneShot | None]] = {
+    starts: dict[str, Callable[[], OneShot | Twin | None]] = {
         "summaries": lambda: summaries(rank, local_rank=local_rank, restarts=restarts, required=False),
+        "moments": lambda: Twin(rank),
         "lap": lambda: OneShot(rank, Alone(Summed(rank)), Mean(), align=Lap(), passes=3),
         "random": lambda: None,
     }
@@ -180,15 +182,15 @@ def make_for(
 ) -> Method:
     """Build a method by name for a run: for secure sums, and private over its whole plan if that is asked for.
 
-    ``exact`` then starts where sums allow it: at random with privacy, at aligned means with secure summation, which
-    also makes FNMF align at the clients.
+    ``exact`` then starts where sums allow it: at random with privacy, at the moments of all rows with secure
+    summation, which also makes FNMF align at the clients.
     """
     if name in PRIVATE:
         if privacy is None:
             raise CofactorError(f"method {name!r}: expected privacy=Privacy(epsilon=..., delta=...). Found none.")
         return make(name, rank, privacy=privacy, parts=threshold(participants) if secure else 1, **options)
     if name == "exact" and (secure or privacy):
-        options = {"start": "random" if privacy else "lap", **options}
+        options = {"start": "random" if privacy else "moments", **options}
     if secure and "sums" in options_of(name):
         options = {"sums": True, **options}
     return adapt(make(name, rank, **options), participants=participants, rounds=rounds, privacy=privacy, secure=secure)

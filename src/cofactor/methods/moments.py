@@ -2,9 +2,8 @@
 
 What is computed from released numbers costs nothing more. The second moment of rows of norm 1 has sensitivity 1; around
 the noisy mean, which is released first, rows are shorter, and clipped there to norm C it has sensitivity C^2: 0.08 for
-faces, 0.6 for digits. Eigenvalues above the edge of the noise are kept and shrunk, and the server factorizes rows that
-it draws from a Gaussian with these two moments, the *twin* of the data. Its factor is that of the data to a few
-percent, since the objective of NMF with unconstrained codes depends on the second moment alone.
+faces, 0.6 for digits. Eigenvalues above the edge of the noise are kept and shrunk, and the server factorizes the twin
+of the data (:mod:`cofactor.methods.twin`).
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from cofactor.local.outliers import Outliers
 from cofactor.local.refit import refit
 from cofactor.local.stats import normalize
 from cofactor.method import total
-from cofactor.methods.alone import Alone
-from cofactor.methods.summed import Summed
+from cofactor.methods import twin
+from cofactor.methods.twin import WIDEST
 from cofactor.privacy import bounded, clip
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.plan import Plan, Privacy
@@ -31,9 +30,6 @@ MEAN, COUNT = 0.10, 0.01
 CLIP = 0.85
 """Centred rows are clipped at this multiple of their root mean square, which the released mean tells. Flat, too."""
 SMALLEST = 0.05
-WIDEST = 2048
-"""Of more features than these only the ones with the largest mean enter the second moment."""
-TWIN_ROWS, TWIN_ROUNDS = 4000, 300
 
 
 @dataclass(frozen=True)
@@ -75,9 +71,8 @@ class Moments:
         """Begin with nothing: the factor is empty until the last round."""
         if factor is not None:
             raise CofactorError("dp-moments takes no start: its factor comes from two released moments alone.")
-        chosen = np.arange(min(self.widest, n_features))
-        extra = {"center": np.zeros(n_features), "bound": np.float64(1.0), "features": chosen}
-        return Shared(np.zeros((self.rank, n_features)), extra, {"seed": np.int64(rng.integers(1 << 62))})
+        shared = twin.opened(self.rank, n_features, self.widest, rng)
+        return shared._replace(extra={**shared.extra, "bound": np.float64(1.0)})
 
     def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
         """Nothing to remember."""
@@ -107,9 +102,11 @@ class Moments:
         sums = total(messages)
         if t == 0:
             return self._open(shared, sums)
-        twin, rng = self._twin(shared, sums), np.random.default_rng(int(shared.memory["seed"]))
-        H = Alone(Summed(self.rank), TWIN_ROUNDS)(twin, self.rank, rng)[1]
-        return shared._replace(factor=_spread(H.astype(np.float64), shared))
+        d = len(shared.extra["features"])
+        sigma = self.plan.sigma(1, "moment", self.bounds(shared, 1)["moment"], sums.weight)
+        found = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], d))
+        values, vectors = signal(*found, symmetric.noise_edge(sigma, d))
+        return shared._replace(factor=twin.factor_of(shared, values, vectors, rows=float(shared.memory["rows"])))
 
     def _open(self, shared: Shared, sums: Message) -> Shared:
         """Return the state with the mean, and with the clip that a mean of such length leaves for the centred rows.
@@ -121,24 +118,9 @@ class Moments:
         sigma = self.plan.sigma(0, "sum", 1.0, sums.weight) / rows
         square = float(np.clip(mean @ mean - len(mean) * sigma**2, 0.0, 1.0))
         bound = max(CLIP * np.sqrt(1.0 - square), SMALLEST)
-        chosen = np.sort(np.argsort(-mean, kind="stable")[: self.widest])
-        extra = {"center": np.maximum(mean, 0.0), "bound": np.float64(bound), "features": chosen}
-        return shared._replace(extra=extra, memory={**shared.memory, "rows": np.float64(rows)})
-
-    def _twin(self, shared: Shared, sums: Message) -> Array:
-        """Return rows from a Gaussian with the released mean and what of the moment stands out of the noise.
-
-        Features outside the moment do not vary, so one column of the same norm, the last, stands for all of them.
-        """
-        chosen, rows = shared.extra["features"], float(shared.memory["rows"])
-        sigma = self.plan.sigma(1, "moment", self.bounds(shared, 1)["moment"], sums.weight)
-        values, vectors = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], len(chosen)))
-        values, vectors = signal(values, vectors, symmetric.noise_edge(sigma, len(chosen)))
-        rng = np.random.default_rng([int(shared.memory["seed"]), 1])
-        drawn = (rng.standard_normal((TWIN_ROWS, len(values))) * np.sqrt(values / rows)) @ vectors.T
-        varying = np.maximum(shared.extra["center"][chosen] + drawn, 0.0)
-        constant = np.full((TWIN_ROWS, 1), np.linalg.norm(_rest(shared)))
-        return np.hstack([varying, constant]).astype(np.float32)
+        new = twin.centred(shared, mean, self.widest)
+        extra = {**new.extra, "bound": np.float64(bound)}
+        return new._replace(extra=extra, memory={**shared.memory, "rows": np.float64(rows)})
 
     def factor(self, shared: Shared) -> Array:
         """Return the factor of the twin."""
@@ -147,21 +129,6 @@ class Moments:
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor, outliers aside: they stay at the client."""
         return refit(data, factor) if self.outliers is None else self.outliers.refit(data, factor)
-
-
-def _rest(shared: Shared) -> Array:
-    """Return the centre with zeros for the features of the second moment."""
-    rest = shared.extra["center"].copy()
-    rest[shared.extra["features"]] = 0.0
-    return rest
-
-
-def _spread(H: Array, shared: Shared) -> Array:
-    """Return the factor of all features from that of the twin: columns that are multiples of one share its loadings."""
-    rest = _rest(shared)
-    spread = np.outer(H[:, -1], rest / max(np.linalg.norm(rest), 1e-300))
-    spread[:, shared.extra["features"]] = H[:, :-1]
-    return spread
 
 
 def signal(values: Array, vectors: Array, edge: float) -> tuple[Array, Array]:

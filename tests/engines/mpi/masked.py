@@ -19,7 +19,7 @@ team = engine.processes
 Xs = synthetic.blocks(5, [23, 31, 17, 12, 5], features=14, rank=3, seed=4).Xs
 mine = [Xs[j] for j in np.array_split(np.arange(len(Xs)), team.count)[team.here]]
 
-method = catalog.make("exact", 3, start="lap")
+method = catalog.make("exact", 3, start="moments")
 there = run(method, mine, rounds=8, engine=Secure(engine))
 here = run(method, Xs, rounds=8, engine=Secure())
 
