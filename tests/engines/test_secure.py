@@ -134,7 +134,7 @@ def test_distributed_noise_comes_out_once(Xs):
     deviations = {}
     for hidden in (False, True):
         sums = []
-        model = FederatedNMF(3, privacy=Privacy(1.0, 1e-3), secure=hidden, random_state=0)
+        model = FederatedNMF(3, privacy=Privacy(1.0, 1e-3, insecure_seed=5), secure=hidden, random_state=0)
         method = model._method(Xs)
         run(method, Xs, rounds=1, engine=Secure() if hidden else None, watch=lambda t, r: sums.append(r))  # noqa: B023
         total = sum(r.message.arrays["sum"] for r in sums[0])
