@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -10,15 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import namedtuple
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.test_cli import cofactor
 
 from cofactor import FederatedNMF
-from cofactor.cli import main
 from cofactor.data import synthetic
 from cofactor.engines.rounds import Reply
 from cofactor.methods.private import NONE, RECORD, SKETCH, START
@@ -28,21 +25,9 @@ from cofactor.runs import audits, ledger
 from cofactor.runs.folder import RunFolder
 from cofactor.types import Message
 
-Done = namedtuple("Done", "stdout stderr")
 FILES = ("a.npy", "b.npy", "c.npy")
 BUDGET = ("--epsilon", 1, "--delta", 1e-6)
 CLAIM = "All releases of this run together satisfy the printed (eps, delta), add/remove neighbours."
-
-
-def cofactor(*words, cwd, check=0):
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.chdir(cwd)
-        patch.setattr(sys, "argv", ["cofactor", *map(str, words)])
-        with pytest.raises(SystemExit) as exit:
-            main()
-    assert (exit.value.code or 0) == check, err.getvalue()
-    return Done(out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.docs.test_blocks import load
 
 from cofactor import run
 from cofactor.data import synthetic
@@ -19,16 +17,6 @@ from cofactor.methods.sketched import Subsampling
 
 ROOT = Path(__file__).parents[2]
 C, K = 3, 4
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 costs = load("costs")

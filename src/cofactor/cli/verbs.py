@@ -18,6 +18,7 @@ from cofactor.runs import fit as runs
 from cofactor.runs.build import planned_rounds
 from cofactor.runs.choice import settled
 from cofactor.runs.config import Config
+from cofactor.runs.evaluate import add_pooled
 from cofactor.runs.folder import RunFolder
 from cofactor.select import RankScan
 from cofactor.types import CofactorError
@@ -78,7 +79,7 @@ def evaluate(run: Path, *, pooled: bool, as_json: bool) -> None:
     if pooled:
         from cofactor.report.html import render
 
-        runs.add_pooled(folder)
+        add_pooled(folder)
         render(folder.path)
     result = folder.read_json("evaluation.json")
     if as_json:

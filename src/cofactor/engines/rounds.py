@@ -11,12 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cofactor.engines import paying
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.history import Round, Stop
 from cofactor.method import SERVER, Method, rng
-from cofactor.privacy.accountant import Ledger, Unit
-from cofactor.privacy.errors import PrivacyError
-from cofactor.privacy.plan import Private
+from cofactor.privacy.accountant import Cost, Ledger
 from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
 
@@ -179,16 +178,17 @@ def run(
                 "participation: a draw by share needs all clients in one process; give a share instead."
             )
         _check_start(start, method, session.n_features)
-        _check_noise(method, session)
+        paying.check_noise(method, masks=session.masks)
         shared, history = _begin(method, session, seed, start, checkpoint)
-        ledger = _open_ledger(method, limit, len(history), session.n_clients, Xs)
+        ledger = paying.open_ledger(method, limit, len(history), session.n_clients, Xs)
         warm = _warm_rounds(method)
         for t in range(len(history), limit):
             if stop(history[warm:]):
                 break
             drawn = _participants(session, participation, seed, t, rows)
-            ledger = _charge(ledger, method, t)
-            shared, line = _round(method, session, shared, t, drawn=drawn, watch=watch)
+            costs = paying.costs_of(method, t)
+            ledger = ledger.charge(*costs.values()) if ledger is not None and costs is not None else None
+            shared, line = _round(method, session, shared, t, drawn=drawn, watch=watch, costs=costs)
             history.append(line if ledger is None else line._replace(epsilon=ledger.spend().epsilon))
             if checkpoint and checkpoint.due(t):
                 checkpoint.save(State(shared, session.locals(t), history))
@@ -210,29 +210,6 @@ def _begin(
     shared = method.start(session.n_features, rng(seed, SERVER, -1), start)
     session.join(shared.broadcast())
     return shared, []
-
-
-def _open_ledger(method: Method, rounds: int, done: int, n_clients: int, Xs: Sequence[Data]) -> Ledger | None:
-    """Refuse a plan that costs more than its budget before anything is released; return what is paid so far."""
-    if not isinstance(method, Private):
-        return None
-    n = n_clients if method.plan.privacy.unit is Unit.CLIENT else sum(X.shape[0] for X in Xs)
-    method.plan.ledger(rounds, n)
-    return method.plan.ledger(done, n)
-
-
-def _check_noise(method: Method, session: Session) -> None:
-    """Refuse to show single messages that carry only their part of the noise."""
-    if isinstance(method, Private) and method.plan.parts > 1 and not session.masks:
-        raise PrivacyError(
-            f"this plan gives every message 1/{method.plan.parts} of the noise, for secure summation, and this engine "
-            "does not mask messages. Use the engine Secure(), or a plan with parts=1."
-        )
-
-
-def _charge(ledger: Ledger | None, method: Method, t: int) -> Ledger | None:
-    """Pay for round t before it begins."""
-    return ledger.charge(*method.plan.costs(t).values()) if ledger and isinstance(method, Private) else None
 
 
 def _warm_rounds(method: Method) -> int:
@@ -281,6 +258,7 @@ def _round(
     *,
     drawn: tuple[Array, Array | None],
     watch: Watch | None,
+    costs: dict[str, Cost] | None,
 ) -> tuple[Shared, Round]:
     begin, (participants, counts) = time.perf_counter(), drawn
     replies = session.round(shared.broadcast(), t, participants)
@@ -291,7 +269,8 @@ def _round(
     schema = method.schema(session.n_features, t)
     for reply in replies:
         check_message(reply.message, schema, client=reply.client, t=t)
-        _check_paid(method, reply, t)
+        if costs is not None and len(reply.clients):
+            paying.check_paid(reply.message, costs, client=reply.client, t=t)
     new = method.aggregate(shared, [_counted(r, participants, counts) for r in replies], t)
     line = Round(
         t,
@@ -303,15 +282,6 @@ def _round(
         sum(len(r.clients) for r in replies),
     )
     return new, line
-
-
-def _check_paid(method: Method, reply: Reply, t: int) -> None:
-    """Refuse a message of a private method that has not paid what the plan says."""
-    if not isinstance(method, Private) or not len(reply.clients):
-        return
-    declared, paid = method.plan.costs(t), {name: release.cost for name, release in reply.message.cost.items()}
-    if paid != declared:
-        raise ClientError(f"client {reply.client}, round {t}: expected the costs {declared}, found {paid}.")
 
 
 def _counted(reply: Reply, participants: Array, counts: Array | None) -> Message:

@@ -25,7 +25,8 @@ from cofactor.runs import private
 from cofactor.runs.build import check_sizes, make_method, streams
 from cofactor.runs.carry import carry, write_arrivals
 from cofactor.runs.config import Config
-from cofactor.runs.fit import boolean_evaluation, evaluation, view
+from cofactor.runs.evaluate import boolean_evaluation, evaluation
+from cofactor.runs.fit import view
 from cofactor.runs.folder import RunFolder
 from cofactor.runs.inputs import Inputs, describe, in_blocks, matched_inputs, read_table, simulated
 from cofactor.types import Array, CofactorError, Data
