@@ -1,4 +1,5 @@
-# Everything runs in .venv, which is made on first use. `make PYTHON=python3.12 ...` picks another interpreter.
+# Everything runs in .venv, which is made on first use. PYTHON, as a variable of make or of the environment, picks the
+# interpreter that makes it: `PYTHON=python3.12 make test`. After `make clean` another one can.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

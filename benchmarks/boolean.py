@@ -224,7 +224,7 @@ def speed(seeds: int, n: int = 100_000, m: int = 5000, k: int = 50) -> Iterator[
     steps = 4
     method = catalog.make("felb", k, steps=steps)
     shared = method.start(m, rng)
-    local = method.join(X, shared, rng)
+    local = method.join(X, shared, 0, rng)
     Hf, Wf = shared.factor.astype(np.float32).T.copy(), local.codes
     products = seconds(lambda: (X @ Hf, X.T @ Wf))
     step = seconds(lambda: method.step(X, shared, local, 0, rng)) / steps

@@ -13,9 +13,9 @@ from scipy.optimize import linear_sum_assignment
 
 from cofactor import FederatedKMeans, metrics, run
 from cofactor.data import datasets
-from cofactor.engines.rounds import ByShare
 from cofactor.methods import catalog
 from cofactor.methods.clusters import labels
+from cofactor.plan import ByShare
 
 CLIENTS, ROWS, FEATURES, RANK, ROUNDS = 50, 40, 60, 5, 100
 NOISE = 0.0291

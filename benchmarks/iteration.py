@@ -41,7 +41,7 @@ def measure(n: int, m: int, k: int, dtype: type, repeats: int) -> dict[str, floa
     X = (W0 @ H0 + 0.1 * generator.uniform(size=(n, m))).astype(dtype)
     method = catalog.make("exact", k, start="random")
     shared = method.start(m, rng(0, SERVER, -1))
-    state = {"shared": shared, "local": method.join(X, shared, rng(0, 0, -1)), "t": 0}
+    state = {"shared": shared, "local": method.join(X, shared, 0, rng(0, 0, -1)), "t": 0}
     H, W = generator.uniform(size=(k, m)).astype(dtype), generator.uniform(size=(n, k)).astype(dtype)
 
     def one_round() -> None:

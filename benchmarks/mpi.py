@@ -42,7 +42,7 @@ def resident() -> float:
 def process(path: Path, rank: int, name: str) -> None:
     """One process of the job: read the own blocks, run, and let process 0 print what all measured."""
     engine = Mpi()
-    team = engine.processes
+    team = engine.team
     method = catalog.make(name, rank, shape=(200, 100), iterations=2)
     run(
         method,

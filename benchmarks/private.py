@@ -24,7 +24,7 @@ from cofactor.local.outliers import Outliers
 from cofactor.local.refit import refit
 from cofactor.methods import catalog
 from cofactor.methods.dp_nmf import dp_nmf
-from cofactor.methods.moments import Moments, moments
+from cofactor.methods.moments import Moments
 from cofactor.privacy import gaussian
 from cofactor.types import Array, Message, Shared
 
@@ -42,7 +42,7 @@ def mean_row(X: Array, rank: int, privacy: Privacy, seed: int) -> Array:
 
 
 def two_moments(X: Array, rank: int, privacy: Privacy, seed: int) -> Array:
-    return run(moments(rank, privacy=privacy), [X], seed=seed).factor
+    return run(catalog.make("dp-moments", rank, privacy=privacy), [X], seed=seed).factor
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Uncentred(Moments):
 
 
 def uncentred(X: Array, rank: int, privacy: Privacy, seed: int) -> Array:
-    plan = moments(rank, privacy=privacy).plan
-    return run(Uncentred(rank, plan), [X], seed=seed).factor
+    centred = catalog.make("dp-moments", rank, privacy=privacy)
+    return run(Uncentred(rank, centred.allowance, centred.factorize), [X], seed=seed).factor
 
 
 def statistics(**options: float) -> Fit:

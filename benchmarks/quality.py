@@ -14,11 +14,11 @@ import numpy as np
 
 from cofactor import run
 from cofactor.data import datasets, partition, synthetic
-from cofactor.engines.history import Stop
 from cofactor.local import arrays
 from cofactor.local.refit import refit
 from cofactor.methods import catalog
 from cofactor.metrics import sum_rmsd
+from cofactor.plan import Stop
 
 METHODS: dict[str, tuple[str, dict[str, object], int]] = {
     "oneshot": ("oneshot", {}, 1),

@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from cofactor import masked, run
+from cofactor import ratings, run
 from cofactor.data import datasets, ratings_split
 from cofactor.data.ratings_split import RatingsSplit
 from cofactor.engines.history import Round
-from cofactor.masked.ranking import rank_users
 from cofactor.methods import catalog
+from cofactor.ratings.ranking import rank_users
 from cofactor.types import Shared
 
 GOAL, RANK = 0.895, 5
@@ -51,7 +51,7 @@ def load() -> tuple[RatingsSplit, RatingsSplit]:
 
 
 def rmse(model: Model, test: sparse.csr_matrix) -> float:
-    return float(np.sqrt(masked.residual_squares(test, model.W, model.H).sum() / test.nnz))
+    return float(np.sqrt(ratings.residual_squares(test, model.W, model.H).sum() / test.nnz))
 
 
 def ranking(model: Model, split: RatingsSplit) -> dict[str, float]:

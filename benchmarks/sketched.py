@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from cofactor import metrics, run
 from cofactor.data import datasets, partition
-from cofactor.engines.stream import run_stream
+from cofactor.engines.loop import run_stream
 from cofactor.local import arrays
 from cofactor.local.updates import HALS
 from cofactor.method import SERVER, Method, rng
@@ -28,8 +28,8 @@ from cofactor.methods import catalog
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.blocks import Blocks, blocks
 from cofactor.methods.sketched import Sketched
-from cofactor.methods.syn import SYN
 
+SYN = ("syn-sd", "syn-ssd-u", "syn-ssd-v", "syn-ssd-uv", "asyn-sd", "asyn-ssd-v")
 SPLITS = {"uniform": [0.1] * 10, "half at client 0": [0.5] + [0.5 / 9] * 9}
 GOAL = 0.19
 WEIGHTS = (0.1, 0.02, 0.0)
@@ -38,11 +38,11 @@ WEIGHTS = (0.1, 0.02, 0.0)
 def leftover(method: Method, Xs: list, *, rounds: int, seed: int) -> float:
     """Return the error of the last factor with the codes left over from the rounds: nobody refits."""
     shared = method.start(Xs[0].shape[1], rng(seed, SERVER, -1))
-    states = [method.join(X, shared.broadcast(), rng(seed, j, -1)) for j, X in enumerate(Xs)]
+    states = [method.join(X, shared.broadcast(), 0, rng(seed, j, -1)) for j, X in enumerate(Xs)]
     for t in range(rounds):
-        replies = [method.step(X, shared, s, t, rng(seed, j, t)) for j, (X, s) in enumerate(zip(Xs, states))]
-        states = [state for state, _ in replies]
-        shared = method.aggregate(shared, [message for _, message in replies], t)
+        answers = [method.step(X, shared, s, t, rng(seed, j, t)) for j, (X, s) in enumerate(zip(Xs, states))]
+        states = [state for state, _ in answers]
+        shared = method.aggregate(shared, [message for _, message in answers], t)
     return metrics.pooled_error(Xs, [s.codes for s in states], shared.factor)
 
 
@@ -72,7 +72,7 @@ def secure() -> Iterator[str]:
 def play(method: Sketched, data: Blocks, seed: int = 0) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
     """Step one client that holds everything; yield (seconds so far, W, H) after every iteration."""
     shared = method.start(data.shape[1], rng(seed, SERVER, -1))
-    local, spent = method.join(data, shared, rng(seed, 0, -1)), 0.0
+    local, spent = method.join(data, shared, 0, rng(seed, 0, -1)), 0.0
     for t in range(method.rounds):
         begin = time.perf_counter()
         local, message = method.step(data, shared, local, t, rng(seed, 0, t))
@@ -150,7 +150,7 @@ def seconds_of_exact(X: np.ndarray, rank: int, goal: float) -> float:
     for _ in range(2):
         begin = time.perf_counter()
         shared = method.start(X.shape[1], rng(0, SERVER, -1))
-        local = method.join(X, shared, rng(0, 0, -1))
+        local = method.join(X, shared, 0, rng(0, 0, -1))
         for t in range(60):
             local, message = method.step(X, shared, local, t, rng(0, 0, t))
             shared = method.aggregate(shared, [message], t)

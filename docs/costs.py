@@ -9,7 +9,6 @@ r local iterations, q observed entries; a sketch keeps d of the m features and e
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import sys
@@ -184,11 +183,11 @@ def sizes(
 ) -> dict[str, float]:
     """Return the letters of the formulas for a method with its default options."""
     method, letters = made(name, n, m, k), {"n": n, "m": m, "k": k, "c": c, "b": b}
-    options = inspect.signature(catalog.find(name)).parameters
+    entry = catalog.find(name)
     steps = [
-        options[o].default
+        entry.default(o)
         for o in ("sweeps", "steps", "code_steps")
-        if o in options
+        if o in entry.options
     ]
     letters |= {"d": m, "e": n, "s": max(steps, default=1), "r": 200, "q": n * m}
     if name in BLOCKED:

@@ -6,7 +6,6 @@ python docs/tables.py --write   # put them into docs/reference/methods.md
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import sys
@@ -20,6 +19,7 @@ import numpy as np
 
 from cofactor import Privacy, run
 from cofactor.data import synthetic
+from cofactor.engines.contract import message_bytes
 from cofactor.method import Method
 from cofactor.methods import catalog
 
@@ -96,7 +96,7 @@ def messages(
         method,
         Xs,
         rounds=method.rounds or ROUNDS,
-        watch=lambda t, replies: sent.append(replies[0].message),
+        watch=lambda t, answers: sent.append(answers[0].message),
     )
     return sent
 
@@ -117,7 +117,9 @@ def phases(method: Method, *, boolean: bool) -> list[Phase]:
         found.setdefault(arrays, []).append(t)
     last = method.rounds or math.inf
     return [
-        Phase(_rounds(ts, len(sent), last), arrays, ts[0], sent[ts[0]].nbytes)
+        Phase(
+            _rounds(ts, len(sent), last), arrays, ts[0], message_bytes(sent[ts[0]])
+        )
         for arrays, ts in found.items()
     ]
 
@@ -192,25 +194,21 @@ def needed(name: str) -> dict[str, Any]:
     return {"privacy": Privacy(epsilon=1, delta=1e-6)} if private else {}
 
 
-def overview(makers: dict[str, Any]) -> str:
+def overview(names: list[str]) -> str:
     """Return the table of names: what a method is, how many rounds it has, whether sums are enough, its options."""
     lines = [
         "| name | what it is | rounds | sums only | options |",
         "|---|---|---|---|---|",
     ]
-    for name, maker in makers.items():
-        method = catalog.make(name, RANK, **needed(name))
+    for name in names:
+        entry, method = catalog.find(name), catalog.make(name, RANK, **needed(name))
         sums = [
             f"{o}={v}"
             for made in VARIANTS.get(name, [])
             for o, v in made.items()
             if _additive(name, made)
         ]
-        options = ", ".join(
-            f"`{option}`"
-            for option in list(inspect.signature(maker).parameters)[1:]
-        )
-        what = (inspect.getdoc(maker) or "").splitlines()[0]
+        options = ", ".join(f"`{option}`" for option in entry.options)
         rounds = "many" if method.rounds is None else str(method.rounds)
         rounds = (
             f"2 · `iterations` + 1 ({rounds})"
@@ -218,21 +216,21 @@ def overview(makers: dict[str, Any]) -> str:
             else rounds
         )
         otherwise = f"with {' or '.join(sums)}" if sums else "no"
-        only = "yes" if method.additive else otherwise
+        only = "yes" if method.traits.additive else otherwise
         lines.append(
-            f"| `{name}` | {what} | {rounds} | {only} | {options or 'none'} |"
+            f"| `{name}` | {entry.what} | {rounds} | {only} | {options or 'none'} |"
         )
     return "\n".join(lines)
 
 
 def _additive(name: str, options: dict[str, Any]) -> bool:
-    return catalog.make(name, RANK, **options).additive
+    return catalog.make(name, RANK, **options).traits.additive
 
 
-def traffic(makers: dict[str, Any], *, boolean: bool) -> str:
+def traffic(names: list[str], *, boolean: bool) -> str:
     """Return the table of messages; methods that send the same share a line."""
     grouped: dict[tuple[tuple[Phase, int], ...], list[str]] = {}
-    for name in makers:
+    for name in names:
         for options in [{}, *VARIANTS.get(name, [])]:
             label = f"`{name}`" + "".join(
                 f" {option}={value}" for option, value in options.items()
@@ -277,14 +275,14 @@ def _example(method: Method, phase: Phase) -> int:
 def tables() -> dict[str, str]:
     """Return every table of the page by the name of its place."""
     return {
-        "names": overview(catalog.KINDS["real"]),
-        "messages": traffic(catalog.KINDS["real"], boolean=False),
-        "private-names": overview(catalog.KINDS["private"]),
-        "blocked-names": overview(catalog.KINDS["blocks"]),
-        "boolean-names": overview(catalog.KINDS["boolean"]),
-        "boolean-messages": traffic(catalog.KINDS["boolean"], boolean=True),
-        "masked-names": overview(catalog.KINDS["ratings"]),
-        "cluster-names": overview(catalog.KINDS["clusters"]),
+        "names": overview(catalog.names()),
+        "messages": traffic(catalog.names(), boolean=False),
+        "private-names": overview(catalog.names("private")),
+        "blocked-names": overview(catalog.names("blocks")),
+        "boolean-names": overview(catalog.names("boolean")),
+        "boolean-messages": traffic(catalog.names("boolean"), boolean=True),
+        "masked-names": overview(catalog.names("ratings")),
+        "cluster-names": overview(catalog.names("clusters")),
     }
 
 

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cofactor.combine import summaries
-    from cofactor.engines.rounds import Run, run
-    from cofactor.estimators.boolean import FederatedBMF
-    from cofactor.estimators.clusters import FederatedKMeans
+    from cofactor.engines.loop import Run, run
+    from cofactor.estimators.bmf import FederatedBMF
+    from cofactor.estimators.clustering import FederatedKMeans
+    from cofactor.estimators.mf import FederatedMF
     from cofactor.estimators.nmf import FederatedNMF
-    from cofactor.estimators.recommend import FederatedMF
-    from cofactor.privacy.plan import Privacy
-    from cofactor.select import passports, select_rank
+    from cofactor.plan import Plan
+    from cofactor.privacy.allowance import Privacy
+    from cofactor.select.passports import passports
+    from cofactor.select.rank import select_rank
 
 __version__ = "0.1.0"
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "FederatedKMeans",
     "FederatedMF",
     "FederatedNMF",
+    "Plan",
     "Privacy",
     "Run",
     "passports",
@@ -32,14 +35,15 @@ __all__ = [
 ]
 
 _HOME = {
-    "FederatedBMF": "cofactor.estimators.boolean",
-    "FederatedKMeans": "cofactor.estimators.clusters",
-    "FederatedMF": "cofactor.estimators.recommend",
+    "FederatedBMF": "cofactor.estimators.bmf",
+    "FederatedKMeans": "cofactor.estimators.clustering",
+    "FederatedMF": "cofactor.estimators.mf",
     "FederatedNMF": "cofactor.estimators.nmf",
-    "Privacy": "cofactor.privacy.plan",
-    "Run": "cofactor.engines.rounds",
+    "Plan": "cofactor.plan",
+    "Privacy": "cofactor.privacy.allowance",
+    "Run": "cofactor.engines.loop",
     "passports": "cofactor.select",
-    "run": "cofactor.engines.rounds",
+    "run": "cofactor.engines.loop",
     "select_rank": "cofactor.select",
     "summaries": "cofactor.combine",
 }

@@ -1,8 +1,9 @@
-"""What a method is: four pure functions, and the seeds that make every run reproducible."""
+"""What a method is: four pure functions, what it declares of itself, and the seeds that make runs reproducible."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,14 +21,33 @@ def rng(seed: int, client: int, t: int) -> np.random.Generator:
     return np.random.default_rng([seed, client + 2, t + 2])
 
 
-class Method(Protocol):
-    """A federated factorization as pure functions over (data, shared, local); implementations are frozen.
+@dataclass(frozen=True)
+class Traits:
+    """What a method is, declared; everything has a default, and nobody asks a method in another way.
 
-    ``rounds`` limits how many rounds make sense (None: as many as the plan says). ``additive`` says that
-    ``aggregate`` needs only the sum of the messages: it may be all-reduced or masked. ``rowwise(t)`` says more
-    of round t: the message of stacked rows is the sum of the messages of the rows, and every array in
-    ``Local`` has one entry per row, so an engine may step many tiny clients as one.
+    ``kind`` is what its data are (:mod:`cofactor.kinds`). ``additive``: ``aggregate`` needs only the sum of the
+    messages, which may be all-reduced or masked. ``rowwise``: from this round on the message of stacked rows is the sum
+    of the messages of the rows, and every array in ``Local`` has one entry per row, so that an engine may step many
+    tiny clients as one; None is never. ``streams``: made to merge messages one by one. ``complete``: needs every client
+    in every round. ``running``: the server keeps running sums of what clients sent, so their states count.
+    ``own``: in its first round every client factorizes alone, and keeps that as ``factor`` and ``own_codes``.
+    ``allowance`` pays for the noise of a private method (:class:`cofactor.privacy.allowance.Allowance`).
+    ``stages`` are the rounds in which something new begins: clients join anew, and losses do not compare across.
     """
+
+    kind: str = "real"
+    additive: bool = False
+    rowwise: int | None = None
+    streams: bool = False
+    complete: bool = False
+    running: bool = False
+    own: bool = False
+    allowance: Any = None
+    stages: tuple[int, ...] = (0,)
+
+
+class Method(Protocol):
+    """A federated factorization as pure functions over (data, shared, local); implementations are frozen."""
 
     @property
     def rank(self) -> int:
@@ -36,20 +56,23 @@ class Method(Protocol):
 
     @property
     def rounds(self) -> int | None:
-        """The most rounds this method can use."""
+        """The rounds of a method that has a plan of its own (one upload, a schedule, a budget); None: any number."""
         ...
 
     @property
-    def additive(self) -> bool:
-        """Whether the sum of the messages is all that ``aggregate`` needs."""
-        ...
-
-    def rowwise(self, t: int) -> bool:
-        """Whether the messages of round t add up over the rows of stacked clients."""
+    def traits(self) -> Traits:
+        """What it declares of itself."""
         ...
 
     def partial(self) -> Method:
         """Return the form of this method for runs in which some clients are absent from some rounds."""
+        ...
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> Method:
+        """Return the form whose messages are noisy releases, or refuse in words (:class:`PrivacyError`).
+
+        ``parts`` is the number of clients whose noise adds up to the whole: 1 without secure summation.
+        """
         ...
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
@@ -60,8 +83,8 @@ class Method(Protocol):
         """Server, once: a start that reads no data, or the given public factor."""
         ...
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
-        """Client, once."""
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
+        """Client, at the beginning of a stage (t is its first round): its private state."""
         ...
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
@@ -82,15 +105,11 @@ class Method(Protocol):
 
 
 def total(messages: list[Message]) -> Message:
-    """Sum messages in client order: arrays and weights."""
-    names = messages[0].arrays
-    sums = {name: sum_arrays([m.arrays[name] for m in messages]) for name in names}
-    return Message(sums, float(sum(m.weight for m in messages)))
-
-
-def sum_arrays(arrays: list[Array]) -> Array:
-    """Add arrays one after the other in double precision, so the order (and the result) is fixed."""
-    out = np.array(arrays[0], dtype=np.float64)
-    for a in arrays[1:]:
-        out += a
-    return out
+    """Sum messages in client order, one after the other in double precision, so that the result is fixed."""
+    first, *others = messages
+    sums = {name: np.array(a, dtype=np.float64) for name, a in first.arrays.items()}
+    for message in others:
+        for name, a in message.arrays.items():
+            sums[name] += a
+    dtypes = {name: first.dtypes.get(name, np.asarray(a).dtype) for name, a in first.arrays.items()}
+    return Message(sums, float(sum(m.weight for m in messages)), first.cost, dtypes)

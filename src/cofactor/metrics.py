@@ -5,14 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.local import arrays
-from cofactor.local.stats import for_codes, gain
+from cofactor.local.stats import residual
 from cofactor.types import Array, CofactorError, Data
-
-
-def residual(X: Data, W: Array, H: Array) -> float:
-    """``|X - W H|_F^2``, from ``|X|^2`` and the statistics of the codes."""
-    H = H.astype(X.dtype, copy=False)
-    return max(arrays.square(X) + 2 * gain(for_codes(X, H), W), 0.0)
 
 
 def rmsd(X: Data, W: Array, H: Array) -> float:

@@ -6,7 +6,8 @@ one shared factor ``H`` (k x m); ``k`` is the rank.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,6 +30,18 @@ class ClientError(CofactorError):
     """A client failed, or answered with something its method does not send."""
 
 
+def unknown(what: str, name: object, known: Iterable[str]) -> CofactorError:
+    """Return the error for a name that nobody knows, with the nearest one that is known.
+
+    >>> str(unknown("engine", "mip", ["inline", "mpi"]))
+    "unknown engine 'mip'. Did you mean 'mpi'? Expected one of: inline, mpi."
+    """
+    known = list(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return CofactorError(f"unknown {what} {name!r}.{hint} Expected one of: {', '.join(known)}.")
+
+
 class Stats(NamedTuple):
     """All that the half-problem ``min_F 1/2 |X - F B|^2`` needs of X and B.
 
@@ -42,17 +55,18 @@ class Stats(NamedTuple):
 class Message(NamedTuple):
     """The only thing that leaves a client: named arrays (numpy scalars too) and the sender's weight.
 
-    ``cost`` says what the release of an array costs; it is for the ledger and is not sent.
+    ``cost`` says what the release of an array costs; it is for the ledger and is not sent. A sum of messages is a
+    message too: its arrays are in double precision, and ``dtypes`` are those of the messages in it.
     """
 
     arrays: dict[str, Any]
     weight: float = 1.0
     cost: Mapping[str, Any] = {}
+    dtypes: Mapping[str, Any] = {}
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the wire: the arrays and eight for the weight."""
-        return sum(a.nbytes for a in self.arrays.values()) + 8
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """The type in which clients sent an array."""
+        return np.dtype(self.dtypes[name]) if name in self.dtypes else np.asarray(self.arrays[name]).dtype
 
 
 class Shared(NamedTuple):
@@ -63,11 +77,6 @@ class Shared(NamedTuple):
     memory: Mapping[str, Any] = {}
     loss: float = np.nan
     drift: float = np.nan
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that one client receives."""
-        return self.factor.nbytes + sum(np.asarray(a).nbytes for a in self.extra.values())
 
     def broadcast(self) -> Shared:
         """Return what clients may see: the state without the server's memory."""
@@ -103,6 +112,15 @@ class Aggregator(Protocol):
     @property
     def additive(self) -> bool:
         """Whether the sum of the messages is enough."""
+        ...
+
+    @property
+    def streams(self) -> bool:
+        """Whether it was made to merge messages one by one, as they arrive."""
+        ...
+
+    def noisy(self) -> Aggregator | None:
+        """Return the form that can merge factors with noise on them; None where there is none."""
         ...
 
     def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from cofactor.boolean import elbmf, error, greedy_refit
+from cofactor.boolean.binary import Binary
+from cofactor.boolean.cube import Boolean
 from cofactor.boolean.factorizers import Best, Plain, catalog
-from cofactor.boolean.space import Boolean
-from cofactor.boolean.updates import Binary
 from cofactor.local.stats import for_codes
-from cofactor.types import CofactorError, DataError
+from cofactor.types import CofactorError
 
 
 def constant(X, rank, rng):
@@ -29,8 +29,6 @@ def test_space_ends_in_bits_and_greedy_codes(tiles):
     W = greedy_refit(X, H)
     assert space.objective(X, W, H) == error(X, W, H) / 2
     assert space.scale(W, H) == (W, H)
-    with pytest.raises(DataError, match="Found 2 in row 0, column 1"):
-        space.check(np.array([[1, 2]]))
 
 
 def test_update_is_the_step_of_elbmf(tiles, rng):

@@ -1,40 +1,25 @@
+"""The verbs of the command line: files in, run folders out, and what people are told."""
+
 import errno
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections import namedtuple
-from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.optimize import nnls
+from tests.helpers.command import cofactor
 
 from cofactor import FederatedBMF, FederatedNMF, run
-from cofactor.cli import main
 from cofactor.data import synthetic
-from cofactor.engines.history import Stop
-from cofactor.methods import catalog, choice
+from cofactor.methods import auto, catalog
 from cofactor.methods.blocks import blocks
-
-Done = namedtuple("Done", "stdout stderr")
-
-
-def cofactor(*words, cwd, check=0):
-    """Run the command in this process: starting an interpreter for each would take most of the time."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.chdir(cwd)
-        patch.setattr(sys, "argv", ["cofactor", *map(str, words)])
-        with pytest.raises(SystemExit) as exit:
-            main()
-    assert (exit.value.code or 0) == check, err.getvalue()
-    return Done(out.getvalue(), err.getvalue())
+from cofactor.plan import Stop
 
 
 @pytest.fixture(scope="module")
@@ -258,37 +243,6 @@ def test_features_that_are_pixels_are_shown_as_pictures(tmp_path):
     assert "image: expected 12 pixels" in error
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("fit", "nothing.csv", "-k", 3), "nothing.csv: expected a file"),
-        (("fit", "bad.xyz", "-k", 3), "bad.xyz: expected one of the suffixes"),
-        (("fit", "ragged.csv", "-k", 3), "ragged.csv"),
-        (("fit", "negative.npz", "-k", 3), "Negative values in data"),
-        (("fit", "small.npz", "-k", 30), "rank: expected at most 5"),
-        (("fit", "small.npz"), "the number of components with -k"),
-        (("fit", "small.npz", "-k", 2, "--method", "exakt"), "Did you mean 'exact'?"),
-        (("fit", "small.npz", "-k", 2, "--option", "strat=lap"), "has no option 'strat'"),
-        (("fit", "small.npz", "-k", 2, "--split", 3, "--by", "sorted"), "--label"),
-        (("fit", "--config", "typo.toml"), "unknown key 'ronds'; did you mean 'rounds'?"),
-        (("fit", "--config", "none.toml"), "none.toml: expected a configuration"),
-        (("resume", "nowhere"), "nowhere: expected a run folder"),
-        (("report", "nowhere"), "nowhere"),
-    ],
-)
-def test_mistakes_are_one_line_and_exit_code_2(words, text, tmp_path):
-    (tmp_path / "bad.xyz").write_text("1")
-    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2,3\n")
-    np.savez(tmp_path / "negative.npz", X=-np.ones((5, 5)))
-    sparse.save_npz(tmp_path / "small.npz", sparse.csr_matrix(np.eye(5)))
-    (tmp_path / "typo.toml").write_text('inputs = ["small.npz"]\nrank = 2\nronds = 3\n')
-    error = cofactor(*words, cwd=tmp_path, check=2).stderr
-    assert text in error
-    assert error.count("\n") == 1
-    assert "Traceback" not in error
-    assert not (tmp_path / "run").exists()
-
-
 def test_an_existing_run_is_not_written_over(hospitals, tmp_path):
     folder, _ = hospitals
     cofactor("fit", folder / "ann.csv", "-k", 3, "-q", cwd=tmp_path)
@@ -332,11 +286,11 @@ def test_one_file_is_cut_into_row_and_column_blocks(hospitals, tmp_path):
 def test_a_method_is_chosen_and_the_run_says_why(hospitals, tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.vstack(hospitals[1]))
     fit = ("fit", "x.npy", "-k", 4, "--rounds", 3, "--method", "auto")
-    said = cofactor(*fit, "--out", "small", cwd=tmp_path).stdout
+    said = cofactor(*fit, "--out", "small", cwd=tmp_path).stderr
     assert said.startswith("Method exact, because the shorter side of 150 x 24 is below 5000")
-    monkeypatch.setattr(choice, "LARGE", 20)
-    monkeypatch.setattr(choice, "WIDTHS", 2)
-    said = cofactor(*fit, "--out", "large", cwd=tmp_path).stdout
+    monkeypatch.setattr(auto, "LARGE", 20)
+    monkeypatch.setattr(auto, "WIDTHS", 2)
+    said = cofactor(*fit, "--out", "large", cwd=tmp_path).stderr
     assert said.startswith("Method dsanls, because 150 x 24 dense values")
     cofactor(*fit, "--split", 2, "--out", "clients", cwd=tmp_path)
     for name, method in (("small", "exact"), ("large", "dsanls"), ("clients", "exact")):

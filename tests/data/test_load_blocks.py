@@ -11,7 +11,7 @@ import zarr
 from scipy import sparse
 
 from cofactor.data import load
-from cofactor.data.formats.blocks import RowBlocks
+from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.local import arrays
 from cofactor.types import DataError
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import sparse
-from tests.docs.test_blocks import load
+from tests.helpers.scripts import load
 
 from cofactor import run
 from cofactor.data import synthetic
@@ -15,11 +13,10 @@ from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
 from cofactor.methods.sketched import Subsampling
 
-ROOT = Path(__file__).parents[2]
 C, K = 3, 4
 
 
-costs = load("costs")
+costs = load("docs/costs.py")
 NAMES = [name for kind in ("real", "blocks", "boolean", "ratings") for name in catalog.names(kind)]
 
 
@@ -67,5 +64,5 @@ def test_a_sketch_is_as_wide_as_the_model_says() -> None:
 
 
 def test_the_page_has_the_tables_of_the_model() -> None:
-    page, put = costs.PAGE.read_text(), load("tables").put
+    page, put = costs.PAGE.read_text(), load("docs/tables.py").put
     assert put(page, costs.tables()) == page, "run: python docs/costs.py --write"

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from tests.helpers.scripts import ROOT, load
 
+from cofactor.engines.contract import message_bytes
 from cofactor.methods import catalog
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def tables() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+tables = load("docs/tables.py")
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
@@ -46,7 +36,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert '<link rel="stylesheet" href="http' not in text, f"{page} fetches something"
 
 
-def test_the_catalog_page_is_what_the_methods_say(tables: ModuleType) -> None:
+def test_the_catalog_page_is_what_the_methods_say() -> None:
     page = tables.PAGE.read_text()
     assert tables.put(page, tables.tables()) == page, "run: python docs/tables.py --write"
     for name in [name for kind in catalog.KINDS for name in catalog.names(kind)]:
@@ -54,7 +44,7 @@ def test_the_catalog_page_is_what_the_methods_say(tables: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("boolean", [False, True])
-def test_the_formulas_give_the_bytes_of_messages(tables: ModuleType, *, boolean: bool) -> None:
+def test_the_formulas_give_the_bytes_of_messages(*, boolean: bool) -> None:
     rank, features = 4, 37
     for name in catalog.names("boolean" if boolean else "real"):
         phases = tables.phases(catalog.make(name, tables.RANK), boolean=boolean)
@@ -64,4 +54,4 @@ def test_the_formulas_give_the_bytes_of_messages(tables: ModuleType, *, boolean:
             shapes = [(array.shape, message.arrays[array.name].shape) for array in phase.arrays]
             sketch = [n for words, shape in shapes for word, n in zip(words, shape, strict=True) if word == "d"]
             formula = tables.formula(phase.arrays)
-            assert tables.evaluate(formula, rank, features, *sketch[:1]) == message.nbytes, name
+            assert tables.evaluate(formula, rank, features, *sketch[:1]) == message_bytes(message), name

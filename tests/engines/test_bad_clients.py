@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cofactor import run
+from cofactor.engines.contract import check_message
 from cofactor.engines.inline import Inline
-from cofactor.engines.rounds import check_message
 from cofactor.methods import catalog
 from cofactor.types import ClientError, CofactorError, Message
 
@@ -75,10 +75,10 @@ def test_bad_answer_names_client_and_round(fault, workers, name, clients):
 
 def test_failure_in_join_names_the_client(clients):
     class Broken(Faulty):
-        def join(self, data, shared, rng):
+        def join(self, data, shared, t, rng):
             if data.shape[0] == 31:
                 raise MemoryError("too large")
-            return self.method.join(data, shared, rng)
+            return self.method.join(data, shared, t, rng)
 
     with pytest.raises(ClientError, match=r"^client 1, join: MemoryError: too large"):
         run(Broken(catalog.make("fedavg", 3), None), clients)

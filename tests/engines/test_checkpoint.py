@@ -1,3 +1,5 @@
+"""Checkpoints: a run that was cut goes on to the same bits, whatever was cut and wherever."""
+
 import os
 import subprocess
 import sys
@@ -5,14 +7,18 @@ import textwrap
 
 import numpy as np
 import pytest
+from tests.helpers.methods import KIND, NAMES, ROUNDS, case, same_bits
 
 from cofactor import run
 from cofactor.data import synthetic
-from cofactor.engines.checkpoint import Checkpoint, atomic
+from cofactor.engines.checkpoint import Checkpoint
+from cofactor.engines.team import Team
+from cofactor.files import atomic
 from cofactor.methods import catalog
 from cofactor.types import CofactorError
 
-METHODS = ["exact", "fnmf-lap", "fedprox", "oneshot"]
+ROWS = (23, 3, 31, 1, 17, 5)
+"""Some clients are tiny, and stacked where the method allows it."""
 
 
 @pytest.fixture
@@ -21,22 +27,61 @@ def Xs():
     return [*data, *(data[0][i : i + 1] for i in range(5))]
 
 
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-@pytest.mark.parametrize("name", METHODS)
-def test_a_run_cut_in_two_ends_like_the_whole_run_bit_for_bit(name, participation, Xs, tmp_path):
-    method = catalog.make(name, 4)
-    whole = run(method, Xs, rounds=7, seed=1, participation=participation)
-    file = Checkpoint(tmp_path / "checkpoint.npz")
-    run(method, Xs, rounds=3, seed=1, participation=participation, checkpoint=file)
-    rest = run(method, Xs, rounds=7, seed=1, participation=participation, checkpoint=file)
-    assert np.array_equal(whole.factor, rest.factor)
-    assert all(np.array_equal(a, b) for a, b in zip(whole.codes, rest.codes, strict=True))
-    assert [r.loss for r in rest.history] == [r.loss for r in whole.history]
+class Cut(Exception):
+    """The power fails."""
+
+
+def cut_after(rounds):
+    def cut(line, shared):
+        if line.round + 1 == rounds:
+            raise Cut
+
+    return cut
+
+
+def cut_and_gone_on(method, Xs, after, file, **plan):
+    """Run until the power fails after some rounds, then again."""
+    with pytest.raises(Cut):
+        run(method, Xs, checkpoint=file, callbacks=[cut_after(after)], **plan)
+    begun = []
+    result = run(method, Xs, checkpoint=file, begun=begun.append, **plan)
+    assert begun == [after]
+    return result
+
+
+SHARED = [(name, share) for name in NAMES for share in (1.0, 0.5) if share == 1 or KIND[name] != "blocks"]
+"""Methods on blocks cannot miss a client."""
+
+
+@pytest.mark.parametrize("after", [1, 3])
+@pytest.mark.parametrize(("name", "participation"), SHARED)
+def test_a_run_cut_in_two_ends_like_the_whole_run_bit_for_bit(name, participation, after, tmp_path):
+    """Methods of one round are over when they are cut."""
+    options = {"sweeps": 10} if name.startswith("fnmf") else {}
+    _, method, Xs = case(name, rows=ROWS, **options)
+    plan = {"rounds": ROUNDS, "seed": 1, "participation": participation}
+    whole = run(method, Xs, **plan)
+    rest = cut_and_gone_on(method, Xs, min(after, len(whole.history)), Checkpoint(tmp_path / "c.npz"), **plan)
+    same_bits(whole, rest)
+    assert rest.converged == whole.converged
+
+
+@pytest.mark.parametrize("name", ["exact", "felb", "exact-als", "k-means"])
+def test_a_shorter_run_may_be_made_longer(name, tmp_path):
+    _, method, Xs = case(name, rows=ROWS)
+    file = Checkpoint(tmp_path / "c.npz", every=2)
+    run(method, Xs, rounds=5, checkpoint=file)  # the fifth round is in no checkpoint
+    seen = []
+    longer = run(method, Xs, rounds=7, checkpoint=file, callbacks=[lambda line, shared: seen.append(line.round)])
+    same_bits(longer, run(method, Xs, rounds=7))
+    assert seen == [4, 5, 6]
 
 
 def test_checkpoints_hold_no_pickle_and_a_damaged_one_is_named(Xs, tmp_path):
     file = Checkpoint(tmp_path / "checkpoint.npz")
     run(catalog.make("exact", 3), Xs, rounds=2, checkpoint=file)
+    with np.load(file.path, allow_pickle=False) as held:
+        assert {held[name].dtype.hasobject for name in held.files} == {False}
     file.path.write_bytes(file.path.read_bytes()[:-200])
     with pytest.raises(CofactorError, match=r"checkpoint.npz: expected a checkpoint"):
         run(catalog.make("exact", 3), Xs, rounds=4, checkpoint=file)
@@ -84,7 +129,7 @@ def test_kill_in_a_round_loses_at_most_that_round(tmp_path):
     path = tmp_path / "checkpoint.npz"
     died = subprocess.run([sys.executable, "-c", script, str(path), "4"], check=False)
     assert died.returncode == -9
-    assert len(Checkpoint(path).load().history) == 5
+    assert len(Checkpoint(path).load(Team()).history) == 5
     Xs = synthetic.blocks(3, 40, features=25, rank=4, seed=0).Xs
     resumed = run(catalog.make("exact", 4), Xs, rounds=8, checkpoint=Checkpoint(path))
     assert np.array_equal(resumed.factor, run(catalog.make("exact", 4), Xs, rounds=8).factor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,40 +9,32 @@ import numpy as np
 import pytest
 
 from cofactor import run
-from cofactor.engines.inline import Inline
-from cofactor.engines.rounds import Reply
 from cofactor.methods import catalog
+from cofactor.methods.wrapped import Wrapped
+from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import BudgetError, ParameterError
-from cofactor.privacy.plan import Privacy
 from cofactor.types import ClientError
 
 M = 6
 
 
-def make(**more: Any) -> Any:
-    privacy = Privacy(1, 1e-6, **more)
-    return catalog.make_for("dp-moments", 2, {}, privacy=privacy, participants=3, rounds=2)
+def make(delta: float = 1e-6) -> Any:
+    return catalog.make("dp-moments", 2, privacy=Privacy(1, delta))
+
+
+def three() -> list[np.ndarray]:
+    return [np.random.default_rng(j).random((20 + j, M)) for j in range(3)]
 
 
 @dataclass(frozen=True)
-class Hostile:
-    """The inline engine with one client that sends something else in round 1."""
+class Hostile(Wrapped):
+    """A method whose client of 21 rows (client 1) sends something else in round 1."""
 
     change: Any
 
-    @contextmanager
-    def open(self, method, Xs, seed):
-        with Inline().open(method, Xs, seed) as session:
-            honest = session.round
-
-            def round(shared, t, participants):
-                replies = honest(shared, t, participants)
-                if t == 1:
-                    replies[1] = Reply(replies[1].clients, self.change(replies[1].message))
-                return replies
-
-            session.round = round
-            yield session
+    def step(self, data, shared, local, t, rng):
+        local, message = self.method.step(data, shared, local, t, rng)
+        return local, self.change(message) if (data.shape[0], t) == (21, 1) else message
 
 
 def moment(a):
@@ -71,43 +62,46 @@ SENT = {
 @pytest.mark.parametrize("name", SENT)
 def test_a_hostile_message_ends_the_run_before_it_counts(name: str) -> None:
     change, words = SENT[name]
-    Xs = [np.random.default_rng(j).random((20 + j, M)) for j in range(3)]
     seen = []
     with pytest.raises(ClientError, match="client 1, round 1") as caught:
-        run(make(), Xs, engine=Hostile(change), callbacks=[lambda line, shared: seen.append(line)])
+        run(Hostile(make(), change), three(), callbacks=[lambda line, shared: seen.append(line)])
     assert words in str(caught.value)
     assert [line.round for line in seen] == [0]
     assert 0 < seen[0].epsilon < 1
 
 
 def test_a_replayed_round_is_refused() -> None:
-    Xs = [np.random.default_rng(j).random((20 + j, M)) for j in range(3)]
     kept = []
-    run(make(), Xs, watch=lambda t, replies: kept.append(replies[1].message))
+    run(make(), three(), watch=lambda t, answers: kept.append(answers[1].message))
     with pytest.raises(ClientError, match="expected arrays"):
-        run(make(), Xs, engine=Hostile(lambda m: kept[0]))
+        run(Hostile(make(), lambda m: kept[0]), three())
 
 
-def test_a_plan_over_its_budget_and_a_large_delta_are_refused_before_anything_is_sent() -> None:
-    Xs = [np.random.default_rng(j).random((20 + j, M)) for j in range(3)]
-    sent = []
-    watch = lambda t, replies: sent.append(t)  # noqa: E731
+def test_an_allowance_over_its_budget_and_a_large_delta_are_refused_before_anything_is_sent() -> None:
+    def watch(t, answers):
+        pytest.fail("a message was sent")
+
     method = make()
-    object.__setattr__(method.plan, "multiplier", 0.5)  # a plan that was not calibrated
+    object.__setattr__(method.allowance, "multiplier", 0.5)  # noise that was not calibrated
     with pytest.raises(BudgetError, match="the budget is epsilon = 1"):
-        run(method, Xs, watch=watch)
-    wide = catalog.make_for("dp-moments", 2, {}, privacy=Privacy(1, 0.1), participants=3, rounds=2)
+        run(method, three(), watch=watch)
     with pytest.raises(ParameterError, match="below 1/n"):
-        run(wide, Xs, watch=watch)
-    assert sent == []
+        run(make(0.1), three(), rows=63, watch=watch)
+
+
+def test_the_delta_is_held_against_public_rows_alone() -> None:
+    """What is counted would be a release: a plan that declares no rows has none, however many there are."""
+    run(make(0.1), three())
+    run(make(0.1), three(), rows=9)
+    with pytest.raises(ParameterError, match=r"below 1/n = 0\.0909"):
+        run(make(0.1), three(), rows=11)
 
 
 def test_the_history_says_what_was_spent_after_every_round() -> None:
-    Xs = [np.random.default_rng(j).random((20 + j, M)) for j in range(3)]
-    outcome = run(make(), Xs)
+    outcome = run(make(), three())
     spent = [line.epsilon for line in outcome.history]
     assert spent[0] < spent[1]
     assert spent[1] == pytest.approx(1, rel=1e-9)
     assert outcome.epsilon == spent[1]
-    plain = run(catalog.make("exact", 2, start="random"), Xs, rounds=2)
+    plain = run(catalog.make("exact", 2, start="random"), three(), rounds=2)
     assert all(np.isnan(line.epsilon) for line in plain.history)

@@ -1,37 +1,59 @@
-"""Secure summation as an engine: the same factor as in plain sight, and nothing but sums to be seen."""
+"""Secure summation around any engine: the same factor as in plain sight, and nothing but sums to be seen."""
 
 import json
 
 import numpy as np
 import pytest
-from tests.engines.test_mpi import script
+from tests.helpers.methods import NAMES, ROUNDS, case
+from tests.helpers.processes import script
 
 from cofactor import FederatedBMF, FederatedNMF, Privacy, run
 from cofactor.data import synthetic
 from cofactor.engines import secure
 from cofactor.engines.checkpoint import Checkpoint
-from cofactor.engines.rounds import ByShare
 from cofactor.engines.secure import Secure
 from cofactor.methods import catalog
+from cofactor.methods.build import Facts, build
+from cofactor.plan import ByShare, Plan
 from cofactor.privacy.errors import ParameterError, PrivacyError
-from cofactor.privacy.secure_sum import Server
+from cofactor.privacy.secure_sum.server import Server
 from cofactor.types import CofactorError
 
-SUMS = ["fedavg", "fedprox", "fedmavg", "fedmgs", "ipalm", "mur", "syn-sd", "syn-ssd-u", "syn-ssd-v", "syn-ssd-uv"]
+ROWS = (30, 9, 2, 23, 1)
+IN_SUMS = {
+    "exact": {"start": "moments"},
+    **{name: {"sums": True} for name in NAMES if name.startswith("fnmf")},
+    **{name: {"align": None} for name in ("felb", "falb", "asso", "grecond", "mebf", "zhang", "elbmf")},
+}
+"""Options with which sums are enough, where a method needs them for that."""
+SINGLE = ["oneshot", "oneshot-lap", "boolean-oneshot", "k-means", "simplex"]
+"""Methods that need every message whatever their options."""
+SUMS = [name for name in NAMES if name not in SINGLE]
 
 
 @pytest.fixture
 def Xs():
-    return synthetic.blocks(5, [30, 9, 2, 23, 1], features=14, rank=3, seed=3).Xs
+    return synthetic.blocks(5, list(ROWS), features=14, rank=3, seed=3).Xs
+
+
+def private_in_sums(clients=5):
+    """Return a private method whose noise is whole in the sum of those that must answer."""
+    plan = Plan(2, privacy=Privacy(1.0, 1e-3), secure=True)
+    return build("exact", 3, plan, Facts(clients))[0]
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_every_additive_method_gives_the_plain_result(name, Xs):
-    method = catalog.make(name, 3)
-    plain, hidden = (run(method, Xs, rounds=5, engine=engine) for engine in (None, Secure()))
-    np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-5)
+def test_every_method_in_sums_gives_the_plain_result(name):
+    """Bits are the same bits; noise with an insecure seed is the same noise."""
+    kind, method, Xs = case(name, rows=ROWS, features=14, **IN_SUMS.get(name, {}))
+    plain, hidden = (run(method, Xs, rounds=ROUNDS, secure=masks) for masks in (False, True))
+    if kind == "boolean":
+        np.testing.assert_array_equal(hidden.factor, plain.factor)
+    # a twin is drawn from the rounded sums, and its factor is four digits of theirs
+    np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-4 if name == "exact" else 1e-5)
     for W, V in zip(hidden.codes, plain.codes, strict=True):
         np.testing.assert_allclose(W, V, atol=1e-3)
+    assert [line.participants for line in hidden.history] == [5] * len(plain.history)
 
 
 @pytest.mark.parametrize("start", ["moments", "lap", "random"])
@@ -43,20 +65,31 @@ def test_exact_statistics_under_masks(start, Xs):
     assert hidden.history[-1].bytes_up > plain.history[-1].bytes_up  # keys, shares and masks are counted
 
 
-@pytest.mark.parametrize("name", [n for n in catalog.names("boolean") if n in ("boolean-exact", "felb", "asso")])
-def test_boolean_sums(name, Xs):
-    bits = [(X > np.median(X)).astype(float) for X in Xs]
-    options = {} if name == "boolean-exact" else {"align": None}
-    method = catalog.make(name, 3, **options)
-    plain, hidden = (run(method, bits, rounds=6, engine=engine) for engine in (None, Secure()))
-    np.testing.assert_array_equal(hidden.factor, plain.factor)
-
-
-@pytest.mark.parametrize("name", ["oneshot", "fnmf-lap", "exact"])
-def test_methods_that_need_single_messages_are_refused_before_anything_is_sent(name, Xs):
+@pytest.mark.parametrize("name", [*SINGLE, *IN_SUMS])
+def test_methods_that_need_single_messages_are_refused_before_anything_is_sent(name):
+    _, method, Xs = case(name, rows=ROWS)
     with pytest.raises(PrivacyError) as refusal:
-        run(catalog.make(name, 3), Xs, engine=Secure(), watch=lambda *_: pytest.fail("a message was sent"))
+        run(method, Xs, secure=True, watch=lambda *_: pytest.fail("a message was sent"))
     assert str(refusal.value) == secure.NOT_ADDITIVE
+    with pytest.raises(PrivacyError) as refusal:
+        build(method, 3, Plan(secure=True), Facts(5))
+    assert str(refusal.value) == secure.NOT_ADDITIVE
+
+
+@pytest.mark.parametrize("name", ["exact", "fnmf-lap"])
+def test_a_name_is_built_so_that_sums_are_enough_where_it_can(name):
+    """Boolean alignment is an option that somebody chose, and is not taken away."""
+    assert build(name, 3, Plan(secure=True), Facts(5))[0] == catalog.make(name, 3, **IN_SUMS[name])
+    with pytest.raises(PrivacyError) as refusal:
+        build("felb", 3, Plan(secure=True), Facts(5))
+    assert str(refusal.value) == secure.NOT_ADDITIVE
+
+
+def test_a_secure_engine_and_a_secure_plan_are_the_same(Xs):
+    ways = ({"engine": Secure()}, {"secure": True}, {"engine": Secure(), "secure": True})
+    factors = [run(catalog.make("fedavg", 3), Xs, rounds=3, **way).factor for way in ways]
+    np.testing.assert_array_equal(factors[0], factors[1])
+    np.testing.assert_array_equal(factors[0], factors[2])
 
 
 def test_the_estimators_choose_what_sums_allow(Xs):
@@ -79,7 +112,7 @@ def test_what_the_server_is_given_differs_from_every_message(Xs, monkeypatch):
     receive = Server.receive
     monkeypatch.setattr(Server, "receive", lambda self, message: (seen.append(message), receive(self, message))[1])
     method = catalog.make("fedavg", 3)
-    run(method, Xs, rounds=1, watch=lambda t, replies: plain.extend(r.message for r in replies))
+    run(method, Xs, rounds=1, watch=lambda t, answers: plain.extend(a.message for a in answers))
     run(method, Xs, rounds=1, engine=Secure())
     masked = [np.frombuffer(m.words, "<u8") for m in seen if hasattr(m, "words")]
     assert len(masked) == len(Xs)
@@ -93,12 +126,13 @@ def test_what_the_server_is_given_differs_from_every_message(Xs, monkeypatch):
 
 def test_a_watcher_sees_the_sum_and_who_is_in_it(Xs):
     seen = []
-    run(catalog.make("fedavg", 3), Xs, rounds=1, engine=Secure(), watch=lambda t, replies: seen.extend(replies))
-    stand_in, total = seen
-    assert list(stand_in.clients) == [0, 1, 2, 3, 4]
-    assert not any(np.any(a) for a in stand_in.message.arrays.values())
-    assert len(total.clients) == 0
+    outcome = run(
+        catalog.make("fedavg", 3), Xs, rounds=1, engine=Secure(), watch=lambda t, answers: seen.extend(answers)
+    )
+    (total,) = seen
+    assert list(total.clients) == [0, 1, 2, 3, 4]
     assert total.message.weight == sum(map(len, Xs))
+    assert total.nbytes == outcome.history[0].bytes_up
 
 
 def test_part_of_the_clients(Xs):
@@ -134,13 +168,13 @@ def test_distributed_noise_comes_out_once(Xs):
     deviations = {}
     for hidden in (False, True):
         sums = []
-        model = FederatedNMF(3, privacy=Privacy(1.0, 1e-3, insecure_seed=5), secure=hidden, random_state=0)
-        method = model._method(Xs)
-        run(method, Xs, rounds=1, engine=Secure() if hidden else None, watch=lambda t, r: sums.append(r))  # noqa: B023
-        total = sum(r.message.arrays["sum"] for r in sums[0])
+        plan = Plan(2, privacy=Privacy(1.0, 1e-3, insecure_seed=5), secure=hidden)
+        method, plan = build("exact", 3, plan, Facts(5))
+        run(method, Xs, plan, watch=lambda t, answers: sums.append(answers))  # noqa: B023
+        total = sum(answer.message.arrays["sum"] for answer in sums[0])
         exact = sum((X / np.linalg.norm(X, axis=1, keepdims=True)).sum(axis=0) for X in Xs)
         deviations[hidden] = np.std(total - exact)
-        expected = method.plan.sigma(0, "sum", 1.0, 5)
+        expected = method.allowance.sigma(0, "sum", 1.0, 5)
         assert 0.4 * expected < deviations[hidden] < 1.8 * expected
     assert deviations[True] < deviations[False]
 
@@ -155,17 +189,16 @@ def test_secure_sums_over_processes_are_the_inline_ones(tmp_path):
 
 
 def test_parts_of_the_noise_are_shown_to_nobody(Xs):
-    method = catalog.make_for("exact", 3, {}, privacy=Privacy(1.0, 1e-3), secure=True, participants=5, rounds=2)
     with pytest.raises(PrivacyError, match="this engine does not mask messages"):
-        run(method, Xs, watch=lambda *_: pytest.fail("a message was sent"))
+        run(private_in_sums(), Xs, watch=lambda *_: pytest.fail("a message was sent"))
 
 
 def test_fewer_participants_than_the_noise_is_made_for_are_refused(Xs):
-    method = catalog.make_for("exact", 3, {}, privacy=Privacy(1.0, 1e-3), secure=True, participants=5, rounds=2)
     with pytest.raises(PrivacyError, match="the noise of this plan is whole with 4 clients"):
-        run(method, Xs, participation=0.6, engine=Secure(), watch=lambda *_: pytest.fail("a message was sent"))
+        run(private_in_sums(), Xs, participation=0.6, secure=True, watch=lambda *_: pytest.fail("a message was sent"))
 
 
-def test_a_draw_by_share_needs_single_messages(Xs):
+@pytest.mark.parametrize("how", [{"secure": True}, {"engine": Secure()}])
+def test_a_draw_by_share_needs_single_messages(how, Xs):
     with pytest.raises(CofactorError, match="here is only their sum"):
-        run(catalog.make("fedavg", 3), Xs, rounds=1, participation=ByShare(40), engine=Secure())
+        run(catalog.make("fedavg", 3), Xs, rounds=1, participation=ByShare(40), **how)

@@ -1,17 +1,25 @@
 """The asynchronous stream: order by simulated time, staleness, deadlines, and the same result every time."""
 
-import warnings
-
 import numpy as np
 import pytest
+from tests.helpers.methods import NAMES, case, factor_fits, same_bits
 
 from cofactor import metrics, run
 from cofactor.data import synthetic
-from cofactor.engines.stream import ByRows, Fixed, LogNormal, run_stream
+from cofactor.engines.loop import run_stream
+from cofactor.engines.stream import ByRows, Fixed, LogNormal
 from cofactor.methods import catalog
+from cofactor.plan import Plan, Stream
+from cofactor.privacy.errors import PrivacyError
 from cofactor.types import ClientError, CofactorError
 
 ASYNCHRONOUS = ["asyn-sd", "asyn-ssd-v"]
+ONE_BY_ONE = [
+    *ASYNCHRONOUS,
+    *(name for name in NAMES if name.startswith("fnmf")),
+    *("fedavg", "fedprox", "fedmavg", "fedmgs", "syn-sd", "syn-ssd-v"),
+]
+"""Methods whose server can merge a single message, made for it or not."""
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +120,12 @@ def test_a_client_may_fall_silent_later(clients):
 
 def test_when_nobody_is_left_the_stream_says_so(clients):
     method, speeds = catalog.make("asyn-sd", 2), LogNormal(2.0, 0.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises(ClientError, match="update 0: none of the 3 clients"):
-            run_stream(method, clients, speeds=speeds, deadline=1.0)
+    with (
+        pytest.warns(UserWarning, match="did not answer within the deadline of 1 s after update 0") as warned,
+        pytest.raises(ClientError, match="update 0: none of the 3 clients"),
+    ):
+        run_stream(method, clients, speeds=speeds, deadline=1.0)
+    assert [str(w.message).split(" did")[0] for w in warned] == ["client 0", "client 1", "client 2"]
 
 
 def test_callbacks_end_a_stream_and_watch_sees_every_message(clients):
@@ -124,16 +134,43 @@ def test_callbacks_end_a_stream_and_watch_sees_every_message(clients):
         catalog.make("asyn-sd", 2),
         clients,
         callbacks=[lambda line, shared: line.round == 5],
-        watch=lambda t, replies: seen.append((t, replies[0].client)),
+        watch=lambda t, answers: seen.append((t, answers[0].client)),
     )
     assert seen == [(a.update, a.client) for a in result.arrivals]
     assert len(seen) == 6
 
 
-@pytest.mark.parametrize("name", ["oneshot", "exact", "syn-ssd-u", "syn-ssd-uv"])
-def test_methods_of_rounds_are_refused(name, clients):
-    with pytest.raises(CofactorError, match="a stream needs a method"):
-        run_stream(catalog.make(name, 2), clients)
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+def test_whatever_merges_one_message_can_be_streamed(name):
+    kind, method, Xs = case(name, **({"sweeps": 10} if name.startswith("fnmf") else {}))
+    result = run_stream(method, Xs, updates=12)
+    factor_fits(kind, result.factor)
+    assert len(result.history) == len(result.arrivals) == 12
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ONE_BY_ONE])
+def test_methods_of_rounds_are_refused(name):
+    """Noise is paid for by rounds; starts, schedules and exchanges wait for everybody."""
+    kind, method, Xs = case(name)
+    private = kind == "private"
+    words = "privacy is refused: in an asynchronous stream" if private else "a stream needs a method"
+    with pytest.raises(PrivacyError if private else CofactorError, match=words):
+        run_stream(method, Xs)
+
+
+@pytest.mark.parametrize("name", ASYNCHRONOUS)
+def test_a_stream_is_a_plan_like_any_other(name, clients):
+    assert catalog.CATALOG[name].streams
+    method = catalog.make(name, 3)
+    plan = Plan(seed=2, stream=Stream(9, speeds=LogNormal()))
+    a, b = run(method, clients, plan), run_stream(method, clients, updates=9, speeds=LogNormal(), seed=2)
+    same_bits(a, b)
+    assert a.arrivals == b.arrivals
+
+
+def test_sums_of_a_stream_have_nowhere_to_hide(clients):
+    with pytest.raises(PrivacyError, match="secure aggregation of asynchronous updates is refused"):
+        run(catalog.make("asyn-sd", 2), clients, Plan(secure=True, stream=Stream()))
 
 
 def test_senseless_arguments_are_refused(clients):

@@ -1,3 +1,7 @@
+"""FederatedNMF: the numbers of a run, every form of input, and nothing left behind by a fit that failed."""
+
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from cofactor import FederatedNMF, run
 from cofactor.data import synthetic
-from cofactor.engines.history import Stop
 from cofactor.methods import catalog
+from cofactor.plan import Stop
 from cofactor.types import ClientError, CofactorError, DataError
 
 
@@ -118,6 +122,11 @@ def test_sparse_and_float32_go_through(Xs):
 def test_too_few_rounds_warn_and_enough_do_not(Xs):
     with pytest.warns(ConvergenceWarning, match="3 rounds were not enough"):
         FederatedNMF(4, rounds=3, tol=1e-9, random_state=0).fit(Xs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert FederatedNMF(4, rounds=200, tol=1e-3, random_state=0).fit(Xs).n_rounds_ < 200
+        FederatedNMF(4, rounds=3, tol=0, random_state=0).fit(Xs)
+        FederatedNMF(4, method="oneshot", random_state=0).fit(Xs)
 
 
 def test_callbacks_see_every_round(Xs):
@@ -131,3 +140,9 @@ def test_groups_must_fit_the_rows(Xs):
         FederatedNMF(4).fit(Xs[0], groups=[1, 2, 3])
     with pytest.raises(CofactorError, match="found both"):
         FederatedNMF(4).fit(Xs, groups=[1, 2, 3])
+
+
+def test_auto_says_what_it_chose_and_why(clients):
+    model = FederatedNMF(2, method="auto", random_state=0).fit(clients)
+    assert model.choice_.method == "exact"
+    assert "clients keep their rows" in model.choice_.why

@@ -5,12 +5,12 @@ import pytest
 
 from cofactor import run
 from cofactor.combine.align import Lap
-from cofactor.engines.history import Stop
 from cofactor.local import updates
 from cofactor.local.stats import for_codes, for_factor
 from cofactor.method import SERVER, rng
 from cofactor.methods import catalog
 from cofactor.methods.averaged import Averaged
+from cofactor.plan import Stop
 
 
 def plain_gradient(X, W, H, steps):
@@ -28,7 +28,7 @@ def unit(W, H):
 
 def first_codes(method, X):
     shared = method.start(X.shape[1], rng(0, SERVER, -1))
-    local = method.join(X, shared.broadcast(), rng(0, 0, -1))
+    local = method.join(X, shared.broadcast(), 0, rng(0, 0, -1))
     return local.codes, local.memory["factor"]
 
 
@@ -96,7 +96,7 @@ def test_the_order_of_a_clients_components_does_not_matter(name, clients, matche
 def test_aligned_uploads_make_the_mean_enough(clients, matched_cosines):
     """The secure variant: clients align their own factor, the server sees the sum only."""
     secure = Averaged(3, sweeps=50, align=Lap(), aligned_upload=True, common_start=False)
-    assert secure.additive
+    assert secure.traits.additive
     summed = run(secure, clients, rounds=6)
     open_ = run(catalog.make("fnmf-lap", 3), clients, rounds=6)
     assert matched_cosines(summed.factor, open_.factor).min() > 0.98

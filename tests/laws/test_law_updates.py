@@ -43,7 +43,10 @@ def test_objective_never_rises(name, start, problem):
         F = ALL[name](F, st.for_codes(X, B), t)
         values.append(objective(X, B, F))
     assert np.diff(values).max() <= 1e-12 * values[0]
-    assert values[-1] < values[0] or (name == "mu" and start == "zero")
+    if (name, start) == ("mu", "zero"):
+        assert values[-1] == values[0], "what is zero stays zero"
+    else:
+        assert values[-1] < values[0]
 
 
 def test_inertial_steps_fall_over_fifty(problem):
@@ -126,7 +129,6 @@ def test_component_that_nobody_uses_stays_finite(name, problem):
 
 CHANGES = {
     "ridge": (lambda s, F0: st.ridge(s, 0.7), lambda F, F0: 0.35 * np.sum(F**2)),
-    "l1": (lambda s, F0: st.l1(s, 0.7), lambda F, F0: 0.7 * np.sum(F)),
     "anchor": (lambda s, F0: st.anchor(s, F0, 0.7), lambda F, F0: 0.35 * np.sum((F - F0) ** 2)),
 }
 
@@ -157,10 +159,9 @@ def test_solving_changed_stats_minimizes_the_penalized_objective(name, problem, 
         options={"maxiter": 2000, "ftol": 1e-14, "gtol": 1e-10},
     )
     assert objective(X, B, found) + penalty(found, F) <= best.fun * (1 + 1e-8)
-    if name != "l1":
-        target = 0 * F if name == "ridge" else F
-        augmented = solve_nnls(np.hstack([X, 0.7**0.5 * target]), np.hstack([B, 0.7**0.5 * np.eye(len(B))]))
-        np.testing.assert_allclose(found, augmented, atol=1e-8)
+    target = 0 * F if name == "ridge" else F
+    augmented = solve_nnls(np.hstack([X, 0.7**0.5 * target]), np.hstack([B, 0.7**0.5 * np.eye(len(B))]))
+    np.testing.assert_allclose(found, augmented, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", CHANGES)

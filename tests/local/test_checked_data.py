@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from cofactor import run
-from cofactor.engines.inline import check_clients
+from cofactor import kinds, run
+from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local import arrays
 from cofactor.methods import catalog
 from cofactor.types import CofactorError, DataError
@@ -129,8 +129,17 @@ def test_lists_are_accepted_and_good_data_are_not_copied():
 
 
 def test_clients_of_different_precision_share_the_widest():
-    data = check_clients([np.ones((2, 3), np.float32), np.ones((2, 3)), sparse.csr_matrix(np.ones((2, 3), np.uint8))])
+    clients = [np.ones((2, 3), np.float32), np.ones((2, 3)), sparse.csr_matrix(np.ones((2, 3), np.uint8))]
+    data = kinds.check(NON_NEGATIVE, clients)
     assert {X.dtype for X in data} == {np.dtype(np.float64)}
+
+
+def test_what_was_checked_once_is_not_checked_again():
+    data = kinds.check(NON_NEGATIVE, [np.ones((2, 3))])
+    data[0][0, 0] = np.nan  # nobody looks
+    assert kinds.check(NON_NEGATIVE, data) is data
+    with pytest.raises(DataError, match="client 0: NaN"):
+        kinds.check(NON_NEGATIVE, list(data))
 
 
 def test_sparse_matrix_of_zeros_is_good_data():

@@ -1,26 +1,18 @@
-"""Starts and the final codes: random, NNDSVD, refit."""
+"""Starts and the final codes: random factor and codes, refit."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from cofactor import metrics
 from cofactor.data import synthetic
-from cofactor.local.init import nndsvd, random_codes, random_factor
+from cofactor.local.init import random_codes, random_factor
 from cofactor.local.refit import refit
-from cofactor.local.stats import for_codes, for_factor
-from cofactor.local.updates import HALS
+from cofactor.local.stats import for_codes
 
 
 @pytest.fixture
 def X():
     return synthetic.blocks(1, 80, features=40, rank=6, seed=2).Xs[0]
-
-
-def error_after_one_sweep(X, H):
-    W = HALS(1)(np.zeros((X.shape[0], len(H))), for_codes(X, H))
-    H = HALS(1)(H.T.copy(), for_factor(X, W)).T
-    return metrics.rmsd(X, W, H)
 
 
 def test_random_factor_is_positive_with_unit_rows(rng):
@@ -43,42 +35,6 @@ def test_random_codes_of_zero_data_are_zero_and_of_zero_factor_finite(X, rng):
     H = random_factor(6, 40, rng)
     np.testing.assert_array_equal(random_codes(for_codes(0 * X, H), rng), 0)
     assert np.isfinite(random_codes(for_codes(X, 0 * H), rng)).all()
-
-
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_nndsvd_is_nonnegative_with_unit_rows_in_the_datas_dtype(kind, dtype, X, rng):
-    H = nndsvd(kind(X.astype(dtype)), 6, rng)
-    assert H.shape == (6, 40)
-    assert H.dtype == dtype
-    assert H.min() >= 0
-    np.testing.assert_allclose(np.linalg.norm(H, axis=1), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_nndsvd_beats_a_random_start_after_one_sweep(seed):
-    X = synthetic.blocks(1, 80, features=40, rank=6, seed=seed).Xs[0]
-    rng = np.random.default_rng(seed)
-    assert error_after_one_sweep(X, nndsvd(X, 6, rng)) < error_after_one_sweep(X, random_factor(6, 40, rng))
-
-
-def test_first_row_of_nndsvd_is_the_leading_singular_vector(X, rng):
-    """Data >= 0 have a leading singular vector of one sign (Perron and Frobenius)."""
-    leading = np.abs(np.linalg.svd(X)[2][0])
-    assert nndsvd(X, 3, rng)[0] @ leading > 0.999
-
-
-@pytest.mark.parametrize("shape", [(2, 9), (9, 2), (1, 5), (5, 1)])
-def test_nndsvd_beyond_the_rank_of_the_data_is_random_and_complete(shape, rng):
-    H = nndsvd(rng.uniform(size=shape), 4, rng)
-    assert H.shape == (4, shape[1])
-    np.testing.assert_allclose(np.linalg.norm(H, axis=1), 1)
-
-
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
-def test_nndsvd_of_zero_data_is_random(kind, rng):
-    H = nndsvd(kind(np.zeros((6, 9))), 3, rng)
-    np.testing.assert_allclose(np.linalg.norm(H, axis=1), 1)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])

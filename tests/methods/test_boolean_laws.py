@@ -1,6 +1,7 @@
-"""Laws of every Boolean method: declared messages, the same bits everywhere, bits at the end."""
+"""Boolean methods with every option: the same bits everywhere, bits at the end, and sweeps that never do harm.
 
-import pickle
+What leaves a client is a law of all methods (tests/laws/test_law_messages.py).
+"""
 
 import numpy as np
 import pytest
@@ -8,12 +9,10 @@ from scipy import sparse
 
 from cofactor import boolean, run
 from cofactor.data import synthetic
-from cofactor.engines import inline
+from cofactor.engines import host
 from cofactor.engines.inline import Inline
-from cofactor.engines.rounds import check_message
-from cofactor.method import SERVER, rng, total
 from cofactor.methods import catalog
-from cofactor.methods.boolean_sweeps import Swept
+from cofactor.methods.boolean_sweeps import Sweeps
 from cofactor.types import DataError
 
 VARIANTS = {
@@ -35,32 +34,6 @@ def clients():
     return [X[:33], X[33:72], X[72:]]
 
 
-def play(method, Xs, rounds=7, sums=False):
-    """Run by hand, as a real federation would: clients see the broadcast only. Yields (t, messages, shared)."""
-    shared = method.start(M, rng(0, SERVER, -1))
-    locals_ = [method.join(X, shared.broadcast(), rng(0, j, -1)) for j, X in enumerate(Xs)]
-    for t in range(min(rounds, method.rounds or rounds)):
-        replies = [
-            method.step(X, shared.broadcast(), local, t, rng(0, j, t)) for j, (X, local) in enumerate(zip(Xs, locals_))
-        ]
-        locals_, messages = [list(r) for r in zip(*replies)]
-        shared = method.aggregate(shared, [total(messages)] if sums else messages, t)
-        yield t, messages, shared
-
-
-@EVERY
-def test_messages_are_declared_and_their_size_is_free_of_the_rows(name, clients):
-    method = VARIANTS[name]
-    few = [{n: np.shape(a) for n, a in m.arrays.items()} for _, ms, _ in play(method, clients) for m in ms]
-    more = [np.vstack([X, X]) for X in clients]
-    many = [{n: np.shape(a) for n, a in m.arrays.items()} for _, ms, _ in play(method, more) for m in ms]
-    assert few == many
-    assert not any({33, 39, 19} & set(shape) for message in few for shape in message.values())
-    for t, messages, _ in play(method, clients):
-        for j, message in enumerate(messages):
-            check_message(message, method.schema(M, t), client=j, t=t)
-
-
 @EVERY
 def test_factor_and_codes_are_bits(name, clients):
     result = run(VARIANTS[name], clients, rounds=8)
@@ -78,38 +51,6 @@ def test_runs_are_reproducible_whatever_the_workers(name, clients):
     assert [r.loss for r in a.history] == [r.loss for r in b.history]
 
 
-@pytest.mark.parametrize("name", [n for n, m in VARIANTS.items() if m.additive])
-def test_additive_methods_need_only_the_sum(name, clients):
-    for (_, _, each), (_, _, summed) in zip(
-        play(VARIANTS[name], clients), play(VARIANTS[name], clients, sums=True), strict=True
-    ):
-        np.testing.assert_allclose(summed.factor, each.factor, atol=1e-6)
-
-
-def test_methods_that_promise_sums():
-    additive = {name for name, m in VARIANTS.items() if m.additive}
-    assert {"boolean-exact", "boolean-exact, swept", "felb, sums", "asso, or", "elbmf, rounded"} <= additive
-    assert not {"boolean-oneshot", "felb", "felb, every", "asso"} & additive
-
-
-@EVERY
-def test_methods_pickle_and_compare(name):
-    copy = pickle.loads(pickle.dumps(VARIANTS[name]))
-    assert copy == VARIANTS[name]
-    assert hash(copy) == hash(VARIANTS[name])
-
-
-@EVERY
-def test_step_changes_nothing_in_place(name, clients):
-    method, X = VARIANTS[name], clients[0].copy()
-    shared = method.start(M, rng(0, SERVER, -1)).broadcast()
-    local = method.join(X, shared, rng(0, 0, -1))
-    first, again = (method.step(X, shared, local, 0, rng(0, 0, 0))[1] for _ in range(2))
-    np.testing.assert_array_equal(X, clients[0])
-    for array in first.arrays:
-        np.testing.assert_array_equal(first.arrays[array], again.arrays[array])
-
-
 @EVERY
 def test_sparse_equals_dense(name, clients):
     a, b = (run(VARIANTS[name], Xs, rounds=6, seed=1) for Xs in (clients, [sparse.csr_matrix(X) for X in clients]))
@@ -119,7 +60,7 @@ def test_sparse_equals_dense(name, clients):
 
 @pytest.mark.parametrize("name", ["felb", "boolean-exact", "boolean-oneshot"])
 def test_other_values_than_bits_are_refused_at_the_client(name, clients):
-    with pytest.raises(DataError, match=r"Found 0.5 in row 0, column 0; cofactor.data.binarize"):
+    with pytest.raises(DataError, match=r"Found 0.5 in row 0, column 0 at client 0; cofactor.data.binarize"):
         run(VARIANTS[name], [0.5 * np.ones((5, M)), clients[0]], rounds=1)
 
 
@@ -129,7 +70,7 @@ def test_sweeps_of_batched_tiny_clients_equal_the_same_clients_alone(name, parti
     rows = [X[i : i + 3] for X in clients for i in range(0, len(X), 3)]
     plan = {"rounds": 8, "seed": 2, "participation": participation}
     batched = run(VARIANTS[name], rows, **plan)
-    monkeypatch.setattr(inline, "TINY_ROWS", 0)
+    monkeypatch.setattr(host, "TINY_ROWS", 0)
     alone = run(VARIANTS[name], rows, **plan)
     np.testing.assert_array_equal(batched.factor, alone.factor)
 
@@ -143,7 +84,7 @@ def noisy():
 
 def test_sweeps_on_clients_equal_those_on_the_stacked_rows_bit_for_bit(noisy):
     X, start = noisy
-    method = Swept(catalog.make("boolean-exact", 5).method, first=0, sweeps=4)
+    method = Sweeps(5, 4)
     one = run(method, [X], start=start)
     for c in (2, 7):
         many = run(method, np.array_split(X, c), start=start)
@@ -156,8 +97,7 @@ def test_sweeps_on_clients_equal_those_on_the_stacked_rows_bit_for_bit(noisy):
 def test_a_sweep_never_raises_the_error(seed, noisy):
     X, bad = noisy
     start = bad ^ (np.random.default_rng(seed).random((5, 80)) < 0.1)
-    method = Swept(catalog.make("boolean-exact", 5).method, first=0, sweeps=8)
-    losses = [r.loss for r in run(method, np.array_split(X, 3), start=start).history]
+    losses = [r.loss for r in run(Sweeps(5, 8), np.array_split(X, 3), start=start).history]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0]
     assert 2 * losses[0] == boolean.error(X, boolean.greedy_refit(X, start), start)

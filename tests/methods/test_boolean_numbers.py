@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cofactor import boolean, run
-from cofactor.combine.boolean import Ballot, either, majority, rounded
+from cofactor.combine.ballots import Ballot, either, majority, rounded
 from cofactor.data import partition, synthetic
 from cofactor.methods import catalog
 from cofactor.types import Message
@@ -57,7 +57,7 @@ def test_alignment_rescues_the_vote(name):
 
 
 def test_the_relaxation_is_binary_at_the_end_of_a_long_plan():
-    method = catalog.make("felb", 8, rounds=120, rate=1.01).method
+    method = catalog.make("felb", 8, rounds=120, rate=1.01)
     data = synthetic.tiles(500, 60, 8, noise=0.05, seed=0)
     seen = []
     run(method, spread(data, 5, 0), rounds=120, callbacks=[lambda line, shared: seen.append(shared.factor) and None])

@@ -1,14 +1,19 @@
 """The paper as printed: noise that is no guarantee, and stale codes."""
 
+import math
+
 import numpy as np
 import pytest
 
-from cofactor import boolean, run
-from cofactor.boolean import paper_noise
+from cofactor import Privacy, boolean, run
 from cofactor.boolean.paper_noise import PaperGaussian, PaperLaplace, PaperXor
 from cofactor.data import synthetic
-from cofactor.methods import boolean_paper, catalog
+from cofactor.methods import catalog
 from cofactor.methods.boolean_paper import PaperNoise, stale
+from cofactor.methods.build import Facts, build
+from cofactor.plan import Plan
+from cofactor.privacy.errors import PrivacyError
+from cofactor.types import CofactorError
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +26,20 @@ def clients(data):
     return np.array_split(data.X.astype(np.float32), 3)
 
 
-def test_nobody_can_take_it_for_a_guarantee():
-    for thing in (paper_noise, PaperGaussian, PaperLaplace, PaperXor, PaperNoise):
-        assert "NOT" in thing.__doc__
-    assert "guarantee" in boolean_paper.__doc__
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_nobody_can_take_it_for_a_guarantee(unit, clients):
+    """The noise has no price: a run with it costs nobody's budget, promises nothing, and cannot be made private."""
+    method, asked = PaperNoise(catalog.make("felb", 4), PaperGaussian(1.0, 1.0)), Privacy(1.0, 1e-6, unit)
+    paid = []
+    result = run(method, clients, rounds=3, watch=lambda t, answers: paid.extend(a.message.cost for a in answers))
+    assert method.traits.allowance is None
+    assert (result.epsilon, result.ledger) == (math.inf, None)
+    assert all(np.isnan(line.epsilon) for line in result.history)
+    assert paid == [{}] * 9
+    with pytest.raises(PrivacyError, match="this method has no private form"):
+        build(method, 4, Plan(privacy=asked), Facts(3))
+    with pytest.raises(CofactorError, match="expected the private form of the method"):
+        run(method, clients, Plan(privacy=asked))
 
 
 @pytest.mark.parametrize(

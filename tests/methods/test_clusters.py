@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from cofactor import run
 from cofactor.data import datasets
-from cofactor.engines.rounds import check_message
+from cofactor.engines.contract import check_message
 from cofactor.local import kmeans
 from cofactor.local.sets import Simplex
 from cofactor.method import SERVER, rng
@@ -53,7 +53,7 @@ def test_no_centre_of_round_zero_is_a_row(rows):
     X = np.random.default_rng(0).uniform(size=(rows, 5))
     method = Clusters(4)
     shared = method.start(5, rng(0, SERVER, -1))
-    _, message = method.step(X, shared, method.join(X, shared, rng(0, 0, -1)), 0, rng(0, 0, 0))
+    _, message = method.step(X, shared, method.join(X, shared, 0, rng(0, 0, -1)), 0, rng(0, 0, 0))
     check_message(message, method.schema(5, 0), client=0, t=0)
     assert not np.isin(message.arrays["counts"], [1]).any()
     assert message.arrays["counts"].sum() <= rows
@@ -98,10 +98,10 @@ def test_methods_pickle_send_what_they_declare_and_keep_their_dtype(name, digits
     method, parts = catalog.make(name, 3), [X[:20].astype(np.float32) for X in digits[0][:4]]
     assert pickle.loads(pickle.dumps(method)) == method
     shared = method.start(64, rng(0, SERVER, -1))
-    states = [method.join(X, shared, rng(0, j, -1)) for j, X in enumerate(parts)]
+    states = [method.join(X, shared, 0, rng(0, j, -1)) for j, X in enumerate(parts)]
     for t in range(3):
-        replies = [method.step(X, shared.broadcast(), s, t, rng(0, 0, t)) for X, s in zip(parts, states)]
-        states, sent = [list(r) for r in zip(*replies)]
+        answers = [method.step(X, shared.broadcast(), s, t, rng(0, 0, t)) for X, s in zip(parts, states)]
+        states, sent = [list(r) for r in zip(*answers)]
         for j, message in enumerate(sent):
             check_message(message, method.schema(64, t), client=j, t=t)
         shared = method.aggregate(shared, sent, t)

@@ -5,11 +5,11 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from cofactor import metrics, run
-from cofactor.engines.rounds import ByShare
 from cofactor.local import sets
 from cofactor.method import SERVER, rng, total
 from cofactor.methods import catalog
 from cofactor.methods.fedmavg import Diminishing
+from cofactor.plan import ByShare
 from cofactor.types import CofactorError
 
 CLIENTS, ROWS, FEATURES, RANK = 50, 40, 60, 5
@@ -78,7 +78,7 @@ def test_one_client_averages_itself_with_plain_projected_gradient(skewed):
         W = np.maximum(W - (W @ H - X) @ H.T / np.linalg.norm(H @ H.T, 2), 0)
     for _ in range(3):
         H = H - W.T @ (W @ H - X) / np.linalg.norm(W.T @ W, 2)
-    local, message = method.step(X, shared, method.join(X, shared, rng(0, 0, -1)), 0, rng(0, 0, 0))
+    local, message = method.step(X, shared, method.join(X, shared, 0, rng(0, 0, -1)), 0, rng(0, 0, 0))
     np.testing.assert_allclose(local.codes, W, atol=1e-12)
     np.testing.assert_allclose(message.arrays["factor"], ROWS * H, atol=1e-10)
     np.testing.assert_allclose(method.aggregate(shared, [message], 0).factor, np.maximum(H, 0), atol=1e-12)
@@ -160,7 +160,7 @@ def test_draw_by_share_takes_the_plain_mean_of_the_drawn_copies(skewed):
         Xs,
         rounds=1,
         participation=ByShare(4),
-        watch=lambda t, replies: copies.update({r.client: r.message for r in replies}),
+        watch=lambda t, answers: copies.update({a.client: a.message for a in answers}),
         callbacks=[lambda line, shared: copies.update(H=shared.factor)],
     )
     drawn = rng(0, SERVER, 0).choice(3, 4, p=np.array([10, 40, 25]) / 75)
@@ -184,6 +184,6 @@ def test_clients_drawn_unequally_often_in_a_batch_are_refused(skewed):
 def test_total_of_messages_is_enough(skewed):
     Xs, method = skewed[0][:4], catalog.make("fedmavg", RANK)
     shared = method.start(FEATURES, rng(0, SERVER, -1))
-    sent = [method.step(X, shared, method.join(X, shared, rng(0, 0, -1)), 0, rng(0, 0, 0))[1] for X in Xs]
+    sent = [method.step(X, shared, method.join(X, shared, 0, rng(0, 0, -1)), 0, rng(0, 0, 0))[1] for X in Xs]
     one, many = (method.aggregate(shared, m, 0) for m in ([total(sent)], sent))
     np.testing.assert_allclose(one.factor, many.factor, rtol=1e-12)

@@ -75,15 +75,13 @@ def test_alone_factorizes_one_matrix_with_unit_rows(clients, rng):
     assert np.linalg.norm(X - W @ H) <= 1.02 * sklearn
 
 
-def test_alone_begins_at_the_start_it_is_given(clients, rng):
-    from cofactor.local.init import nndsvd
-
-    X = clients[1]
-    given = nndsvd(X, 3, rng)
-    _, by_function = Alone(Summed(3), rounds=3, start=nndsvd)(X, 3, np.random.default_rng(0))
-    _, by_value = Alone(Summed(3), rounds=3)(X, 3, rng, given)
-    assert np.linalg.norm(by_value - given) < np.linalg.norm(by_value[::-1] - given)
-    np.testing.assert_allclose(np.sort(by_function @ by_value.T, axis=1)[:, -1], 1, atol=0.02)
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_alone_is_a_run_of_one_client_from_the_start_it_is_given(rounds, clients, rng):
+    X, given = clients[1], rng.uniform(size=(3, 12))
+    W, H = Alone(Summed(3), rounds=rounds)(X, 3, rng, given)
+    result = run(Summed(3), [X], rounds=rounds, start=given)
+    np.testing.assert_allclose(H, result.factor, rtol=1e-14)
+    np.testing.assert_allclose(W, result.codes[0], rtol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["exact", "fedavg", "fnmf-lap"])

@@ -15,10 +15,11 @@ from cofactor.method import rng as address
 from cofactor.methods import catalog
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.sketched import Ramp
-from cofactor.methods.syn import SYN, Exchanged, Relaxed
+from cofactor.methods.syn import Exchanged, Relaxed
 from cofactor.schedules import at
 from cofactor.types import CofactorError, DataError, Message
 
+SYN = ["syn-sd", "syn-ssd-u", "syn-ssd-v", "syn-ssd-uv", "asyn-sd", "asyn-ssd-v"]
 SIZES = [300, 40, 60, 30, 70, 50]
 
 

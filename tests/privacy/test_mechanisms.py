@@ -11,8 +11,7 @@ from cofactor.privacy import clip, samplers
 from cofactor.privacy.accountant import Unit, spend
 from cofactor.privacy.errors import DtypeError, NotFiniteError, OutOfRangeError, ParameterError
 from cofactor.privacy.grid import STEP, from_grid, on_grid, to_grid
-from cofactor.privacy.mechanisms import DiscreteGaussian, Gaussian, Laplace, RandomizedResponse
-from cofactor.privacy.pld import Mechanism
+from cofactor.privacy.mechanisms import LEAST, DiscreteGaussian, Gaussian
 from cofactor.privacy.randomness import Source
 
 N = 60_000
@@ -43,9 +42,6 @@ def test_samplers_have_their_law(slack, monkeypatch):
         assert fits(samplers.discrete_gaussian(sigma, n, source), discrete_gaussian_chance(sigma), 15)
         rounded = lambda k, s=sigma: stats.norm.cdf((k + 0.5) / s) - stats.norm.cdf((k - 0.5) / s)  # noqa: E731
         assert fits(samplers.rounded_gaussian(sigma, n, source), rounded, 15)
-    for scale in (1, 4):
-        chance = lambda k, b=scale: stats.laplace.cdf((k + 0.5) / b) - stats.laplace.cdf((k - 0.5) / b)  # noqa: E731
-        assert fits(samplers.rounded_laplace(scale, n, source), chance, 25)
 
 
 def test_rounding_is_settled_where_floats_end():
@@ -63,15 +59,8 @@ def test_secure_source_by_default():
     assert stats.chisquare(np.bincount(drawn)).pvalue > 1e-4
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "law"),
-    [
-        (Gaussian(2.0, 3.0), stats.norm(0, 6)),
-        (DiscreteGaussian(2.0, 3.0), stats.norm(0, 6)),
-        (Laplace(2.0, 3.0), stats.laplace(0, 6)),
-    ],
-)
-def test_noise_has_its_scale_and_lies_on_the_grid(mechanism, law):
+@pytest.mark.parametrize("mechanism", [Gaussian(2.0, 3.0), DiscreteGaussian(2.0, 3.0)])
+def test_noise_has_its_scale_and_lies_on_the_grid(mechanism):
     values = np.linspace(-5, 5, 20_000).reshape(100, 200)
     started = time.perf_counter()
     _, cost = mechanism(values)
@@ -79,7 +68,7 @@ def test_noise_has_its_scale_and_lies_on_the_grid(mechanism, law):
     noisy, _ = mechanism(values, Source(insecure_seed=6))
     assert noisy.shape == values.shape
     np.testing.assert_array_equal(noisy, np.rint(noisy / STEP) * STEP)
-    assert stats.kstest((noisy - values).ravel(), law.cdf).pvalue > 1e-5
+    assert stats.kstest((noisy - values).ravel(), stats.norm(0, 6).cdf).pvalue > 1e-5
     assert (cost.multiplier, cost.unit, cost.private) == (2.0, Unit.RECORD, True)
 
 
@@ -91,7 +80,7 @@ def test_insecure_noise_is_on_record_and_repeats():
     assert "private: no" in str(spend([cost], 1e-5))
 
 
-@pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian, Laplace])
+@pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
 def test_no_noise_is_not_private(kind):
     values, cost = kind(0.0, 1.0)(np.array([0.25, -2.0]))
     np.testing.assert_array_equal(values, [0.25, -2.0])
@@ -102,21 +91,17 @@ def test_parts_of_discrete_noise_add_up():
     parts = 14
     noise = DiscreteGaussian(2.0, 1.0, parts=parts)
     source = Source(insecure_seed=2)
-    total = from_grid(sum(noise.steps(np.zeros(4000), source) for _ in range(parts)))
+    total = sum(noise(np.zeros(4000), source)[0] for _ in range(parts))
     assert stats.kstest(total, stats.norm(0, 2).cdf).pvalue > 1e-4
     with pytest.raises(ParameterError, match="sigma >= 8 grid steps"):
         DiscreteGaussian(1e-7, 1.0, parts=parts)(np.zeros(3))
 
 
-def test_randomized_response_flips_and_debiases():
-    mechanism = RandomizedResponse(0.8)
-    bits = (np.arange(100_000) < 30_000).astype(np.uint8)
-    answers, cost = mechanism(bits, Source(insecure_seed=7))
-    assert (answers != bits).mean() == pytest.approx(1 / (1 + math.exp(0.8)), abs=0.008)
-    assert mechanism.debias(answers.mean()) == pytest.approx(0.3, abs=0.03)
-    assert (cost.mechanism, cost.count, cost.unit) == (Mechanism.RANDOMIZED_RESPONSE, 1, Unit.CELL)
-    _, whole = RandomizedResponse(0.8, unit=Unit.CLIENT)(bits.reshape(100, 1000)[:2])
-    assert whole.count == 2000
+@pytest.mark.parametrize("clients", [2, 14, 200])
+def test_a_sum_of_parts_is_as_good_as_one_discrete_gaussian(clients):
+    # how far the two are apart in Renyi divergence, by Kairouz, Liu and Steinke 2021
+    gap = 10 * math.fsum(math.exp(-2 * math.pi**2 * LEAST**2 * k / (k + 1)) for k in range(1, clients))
+    assert 0 < gap < 1e-270
 
 
 @pytest.mark.parametrize(
@@ -131,18 +116,12 @@ def test_randomized_response_flips_and_debiases():
     ],
 )
 def test_hostile_values_have_named_errors(values, error):
-    for mechanism in (Gaussian(1, 1), DiscreteGaussian(1, 1), Laplace(1, 1)):
+    for mechanism in (Gaussian(1, 1), DiscreteGaussian(1, 1)):
         with pytest.raises(error):
             mechanism(np.array(values))
 
 
-def test_hostile_bits_have_named_errors():
-    with pytest.raises(OutOfRangeError):
-        RandomizedResponse(1.0)(np.array([0, 2]))
-    with pytest.raises(DtypeError):
-        RandomizedResponse(1.0)(np.array([0.0, 1.0]))
-    with pytest.raises(ParameterError):
-        RandomizedResponse(0.0)(np.array([0, 1]))
+def test_noise_that_leaves_the_grid_is_refused():
     with pytest.raises(ParameterError, match="grid units"):
         Gaussian(1e9, 1.0)(np.zeros(2))
 
@@ -155,7 +134,6 @@ def test_grid_keeps_values_and_bounds_sensitivity():
         a, b = rng.normal(size=(2, 50)) * 1e-6
         moved = np.linalg.norm(from_grid(to_grid(a)) - from_grid(to_grid(b)))
         assert moved <= on_grid(float(np.linalg.norm(a - b)), 50)
-        assert moved <= on_grid(float(np.abs(a - b).sum()), 50, order=1)
 
 
 def test_clip_shrinks_and_never_grows():
@@ -167,20 +145,20 @@ def test_clip_shrinks_and_never_grows():
     np.testing.assert_array_equal(rows[lengths <= 1], X[lengths <= 1])
     np.testing.assert_allclose(clip.rows(sparse.csr_array(X), 1.0).toarray(), rows, rtol=1e-12)
     assert np.linalg.norm(clip.norm(X, 2.0)) == pytest.approx(2.0)
-    pair = clip.joint({"a": np.full(4, 3.0), "b": np.full((2, 2), 4.0)}, 5.0)
-    np.testing.assert_allclose(pair["a"], 1.5)
-    np.testing.assert_allclose(pair["b"], 2.0)
+    np.testing.assert_allclose(clip.norm(np.full((2, 2), 3.0), 5.0), 2.5)
     assert np.linalg.norm(clip.norm(np.full(3, 1e300), 1.0)) == pytest.approx(1.0)
     np.testing.assert_array_equal(clip.rows(np.zeros((2, 3)), 1.0), 0)
 
 
 def test_clip_refuses_what_has_no_norm():
-    with pytest.raises(NotFiniteError, match="'b'"):
-        clip.joint({"a": np.ones(2), "b": np.array([np.nan])}, 1.0)
+    with pytest.raises(NotFiniteError, match="NaN or infinite"):
+        clip.norm(np.array([1.0, np.nan]), 1.0)
     with pytest.raises(NotFiniteError):
         clip.rows(np.array([[np.inf]]), 1.0)
     with pytest.raises(ParameterError):
         clip.norm(np.ones(2), 0.0)
-    clip.require({"a": np.ones(4)}, 2.0)
+    with pytest.raises(NotFiniteError):
+        clip.require(np.array([np.inf]), 1.0)
+    clip.require(np.ones(4), 2.0)
     with pytest.raises(OutOfRangeError, match=r"norm 1 was expected\. Found norm 2"):
-        clip.require({"a": np.ones(4)}, 1.0)
+        clip.require(np.ones(4), 1.0)

@@ -8,10 +8,15 @@ from importlib import import_module
 import numpy as np
 import pytest
 from scipy import stats
+from tests.helpers.secure import Round, sum_of, total_of
 
+from cofactor.engines.contract import message_bytes
 from cofactor.privacy import errors
 from cofactor.privacy.mechanisms import DiscreteGaussian
-from cofactor.privacy.secure_sum import Phase, Terms, pack, secure_sum, shamir, unpack
+from cofactor.privacy.secure_sum import shamir
+from cofactor.privacy.secure_sum.messages import Terms
+from cofactor.privacy.secure_sum.packing import pack, unpack
+from cofactor.privacy.secure_sum.rules import Phase
 from cofactor.types import Message
 
 
@@ -25,10 +30,10 @@ def test_sum_equals_the_plain_sum(clients, gone):
     arrays = data(clients, (6, 5))
     phases = itertools.cycle([Phase.MASK, Phase.UNMASK, Phase.SHARE, Phase.ADVERTISE])
     dropouts = dict(zip(range(clients - gone, clients), phases))
-    found = secure_sum(arrays, dropouts)
+    total, survivors = sum_of(arrays, dropouts)
     absent = {c for c, phase in dropouts.items() if phase is not Phase.UNMASK}
-    assert found.survivors == tuple(sorted(set(arrays) - absent))
-    np.testing.assert_allclose(found.total, sum(arrays[c] for c in found.survivors), atol=1e-6)
+    assert survivors == tuple(sorted(set(arrays) - absent))
+    np.testing.assert_allclose(total, sum(arrays[c] for c in survivors), atol=1e-6)
 
 
 def test_threshold_is_two_thirds():
@@ -48,32 +53,32 @@ def test_threshold_is_two_thirds():
 @pytest.mark.parametrize("phase", [Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.UNMASK])
 def test_too_few_answers_reveal_nothing(phase):
     with pytest.raises(errors.ThresholdError, match=rf"phase {phase}: answers of at least 4 clients"):
-        secure_sum(data(5, 3), {0: phase, 1: phase})
+        sum_of(data(5, 3), {0: phase, 1: phase})
 
 
-def test_one_masked_vector_looks_uniform(carry):
-    run = carry(4, 20_000, value=0.0)
+def test_one_masked_vector_looks_uniform():
+    run = Round(4, 20_000, value=0.0)
     run.until(Phase.MASK)
     words = np.frombuffer(run.answers[0].words, dtype="<u8")
     assert stats.kstest(words / 2.0**64, "uniform").pvalue > 1e-6
     # the masks of two rounds have nothing in common
-    other = carry(4, 20_000, value=0.0)
+    other = Round(4, 20_000, value=0.0)
     other.until(Phase.MASK)
     assert not np.isin(words, np.frombuffer(other.answers[0].words, dtype="<u8")).any()
 
 
 def test_distributed_noise_is_whole_with_the_fewest_survivors():
-    arrays = {c: np.full(3000, float(c)) for c in range(5)}
-    noise = DiscreteGaussian(2.0, 1.0, parts=4)
-    found = secure_sum(arrays, {4: Phase.MASK}, noise=noise)
-    residual = found.total - 6
-    assert stats.kstest(residual, stats.norm(0, 2).cdf).pvalue > 1e-6
-    with pytest.raises(errors.ParameterError, match="noise in 4 parts"):
-        secure_sum(arrays, noise=DiscreteGaussian(2.0, 1.0))
+    part = DiscreteGaussian(2.0, 1.0, parts=Terms(b"s", tuple(range(5)), 1).threshold)
+    arrays = {c: part(np.full(3000, float(c)))[0] for c in range(5)}
+    total, survivors = sum_of(arrays, {4: Phase.MASK})
+    assert len(survivors) == part.parts
+    assert stats.kstest(total - 6, stats.norm(0, 2).cdf).pvalue > 1e-6
+    # values on the grid are not rounded again: the sum is that of the parts, to the last digit
+    np.testing.assert_array_equal(total, sum(arrays[c] for c in survivors))
 
 
-def test_speed_at_twenty_clients(carry):
-    run = carry(20, 20_000)
+def test_speed_at_twenty_clients():
+    run = Round(20, 20_000)
     started = time.perf_counter()
     run.until(Phase.MASK, gone={0, 1})
     each = (time.perf_counter() - started) / 20
@@ -91,11 +96,11 @@ def test_speed_at_twenty_clients(carry):
 def test_packing_sums_messages():
     schema = {"a": (2, 3), "n": ()}
     messages = [Message({"a": np.full((2, 3), float(c)), "n": np.float64(c)}, weight=c + 0.5) for c in range(4)]
-    found = secure_sum({c: pack(m, schema) for c, m in enumerate(messages)})
-    total = unpack(found.total, schema)
-    assert total.weight == 8.0
-    np.testing.assert_array_equal(total.arrays["a"], np.full((2, 3), 6.0))
-    assert total.arrays["n"] == 6
+    found = total_of(dict(enumerate(messages)), schema)
+    assert found.message.weight == 8.0
+    np.testing.assert_array_equal(found.message.arrays["a"], np.full((2, 3), 6.0))
+    assert found.message.arrays["n"] == 6
+    assert found.sent > sum(map(message_bytes, messages))  # keys, shares and masks are counted
 
 
 @pytest.mark.parametrize(
@@ -138,4 +143,4 @@ def test_missing_package_names_the_extra(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     with pytest.raises(errors.MissingExtraError, match=r"pip install 'cofactor\[secure\]'"):
-        import_module("cofactor.privacy.secure_sum").new_identity()
+        import_module("cofactor.privacy.secure_sum.protocol")

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from cofactor.local.arrays import block_means
 from cofactor.report import pictures
 from cofactor.report.charts import Axis, Series, chart, span
 
@@ -68,7 +69,7 @@ def test_many_points_are_thinned_and_the_last_is_kept() -> None:
 def test_big_pictures_shrink_by_block_means() -> None:
     image = np.zeros((130, 70))
     image[:3, :3] = 9.0
-    small = pictures.shrink(image)
+    small = block_means(image, pictures.SIDE)
     assert small.shape == (44, 24)
     assert small[0, 0] == 9.0
     assert small[1:].max() == small[:, 1:].max() == 0.0

@@ -1,6 +1,5 @@
 """Component passports: matched over clients, seeds and rounds; shares; features; laws and bad input."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +8,13 @@ from scipy import sparse
 
 from cofactor.combine.align import Lap
 from cofactor.data import synthetic
-from cofactor.engines.rounds import run
+from cofactor.engines.loop import run
 from cofactor.local.stats import normalize
 from cofactor.method import rng as address
 from cofactor.methods import catalog
-from cofactor.select import passports, table
+from cofactor.select import passports
 from cofactor.select.matching import agreement, cosines, distances, shares
-from cofactor.select.passports import describe
+from cofactor.select.passports import describe, factorize_alone
 from cofactor.types import CofactorError
 
 
@@ -92,14 +91,6 @@ def test_features_have_names_and_fall(planted, found):
         assert p.features[0][0] == f"gene{row.argmax()}"
 
 
-def test_table_and_dict_are_json(papers):
-    rows = json.loads(json.dumps(table(papers)))
-    assert [row["share"] for row in rows] == sorted((p.share for p in papers), reverse=True)
-    back = json.loads(json.dumps(papers[0].to_dict()))
-    assert back["features"][0] == {"feature": papers[0].features[0][0], "weight": papers[0].features[0][1]}
-    assert len(back["cosines"]) == 5
-
-
 def test_reproducible_and_sparse_is_dense(planted, found, papers):
     again = passports([sparse.csr_matrix(X) for X in planted.Xs], found.factor, found.codes, seeds=2)
     for p, q in zip(papers, again, strict=True):
@@ -109,8 +100,17 @@ def test_reproducible_and_sparse_is_dense(planted, found, papers):
 
 
 def test_only_a_summary_and_a_gram_leave_a_client(planted, found):
-    message = describe(planted.Xs[0], found.factor, codes=found.codes[0], rng=address(0, 0, 0))
+    own = factorize_alone(planted.Xs[0], 5, address(0, 0, 0))
+    message = describe(planted.Xs[0], found.factor, codes=found.codes[0], own=own)
     assert {n: a.shape for n, a in message.arrays.items()} == {"factor": (5, 30), "gram": (5, 5), "code_gram": (5, 5)}
+
+
+def test_what_clients_found_alone_in_a_run_is_what_passports_ask_for(planted):
+    outcome = run(catalog.make("exact", 5), planted.Xs, rounds=3, work=[lambda client, factor: client.own] * 5)
+    for j, (V, H) in enumerate(outcome.findings):
+        W, own = factorize_alone(planted.Xs[j], 5, address(0, j, 0))
+        np.testing.assert_array_equal(V, W)
+        np.testing.assert_array_equal(H, own)
 
 
 def test_clients_of_one_row_and_unused_components(planted, found):

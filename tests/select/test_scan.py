@@ -8,9 +8,10 @@ import pytest
 from scipy import sparse
 
 from cofactor.data import synthetic
+from cofactor.engines.contract import message_bytes
 from cofactor.engines.inline import Inline
 from cofactor.method import rng as address
-from cofactor.select import holdout, masked, select_rank
+from cofactor.select import cells, holdout, select_rank
 from cofactor.select.holdout import Holdout
 from cofactor.select.scan import Scan
 from cofactor.types import CofactorError, DataError, Shared
@@ -31,7 +32,7 @@ def scan(Xs):
 def test_nothing_of_a_held_out_cell_is_in_the_upload(Xs):
     method = Scan((1, 2, 4))
     shared = method.start(16, address(0, -1, -1))
-    local = method.join(Xs[0], shared, address(0, 0, -1))
+    local = method.join(Xs[0], shared, 0, address(0, 0, -1))
     held = Holdout(**local.memory)
     other = holdout.fill(Xs[0], held, np.full(len(held.rows), 77.0))
     sent, garbled = (method.step(X, shared, local, 0, address(0, 0, 0))[1] for X in (Xs[0], other))
@@ -42,19 +43,19 @@ def test_nothing_of_a_held_out_cell_is_in_the_upload(Xs):
 def test_only_a_summary_and_scalars_leave_a_client(Xs):
     method = Scan((1, 2, 4), seeds=2)
     shared = method.start(16, address(0, -1, -1))
-    local = method.join(Xs[0], shared, address(0, 0, -1))
+    local = method.join(Xs[0], shared, 0, address(0, 0, -1))
     local, summary = method.step(Xs[0], shared, local, 0, address(0, 0, 0))
     assert {n: a.shape for n, a in summary.arrays.items()} == {"factor": (4, 16), "gram": (4, 4)}
     stack = Shared(np.random.default_rng(0).random((2 * (1 + 2 + 4), 16)))
     _, scalars = method.step(Xs[0], stack, local, 1, address(0, 0, 1))
     assert {n: np.shape(a) for n, a in scalars.arrays.items()} == method.schema(16, 1)
-    assert scalars.nbytes == 8 * (3 * 2 * (masked.GROUPS + 1) + masked.GROUPS + 2)
+    assert message_bytes(scalars) == 8 * (3 * 2 * (cells.GROUPS + 1) + cells.GROUPS + 2)
 
 
 def test_bytes_are_one_summary_and_the_scalars(Xs, scan):
     ranks, r = 5, 5
     summary = 8 * (r * 16 + r * r + 1)
-    scalars = 8 * (ranks * 2 * (masked.GROUPS + 1) + masked.GROUPS + 2)
+    scalars = 8 * (ranks * 2 * (cells.GROUPS + 1) + cells.GROUPS + 2)
     assert scan.bytes_up == len(Xs) * (summary + scalars)
     assert scan.bytes_down == len(Xs) * 8 * 16 * 2 * (1 + 2 + 3 + 4 + 5)
 

@@ -20,9 +20,9 @@ from cofactor.boolean.bits import (
     tally,
     unpack,
 )
+from cofactor.boolean.cover import exact_refit, greedy_refit
 from cofactor.boolean.elbmf import Relaxation, ipalm_step
 from cofactor.boolean.prox import alb_prox, elb_prox, lam_at
-from cofactor.boolean.refit import exact_refit, greedy_refit
 from cofactor.boolean.sweeps import Changes, changes, choose, choose_all, counts, polish, sweep
 
 __all__ = [

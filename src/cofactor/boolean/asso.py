@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.boolean.bits import Bits, check_boolean, columns, error, pack, unpack
-from cofactor.boolean.words import ONE, kernel, lowest, popcount
+from cofactor.boolean.packed import ONE, kernel, lowest, popcount
 from cofactor.types import Array, Data
 
 TAUS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from cofactor.boolean.words import ONE, add_bits, kernel, lowest, popcount, union
+from cofactor.boolean.packed import ONE, add_bits, kernel, lowest, popcount, union
 from cofactor.types import Array, Data, DataError
 
 

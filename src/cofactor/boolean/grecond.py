@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.boolean.bits import Bits, check_boolean, columns, pack, unpack
-from cofactor.boolean.words import get, kernel, popcount
+from cofactor.boolean.packed import get, kernel, popcount
 from cofactor.types import Array, Data
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.boolean.bits import Bits, check_boolean, error, pack, unpack
-from cofactor.boolean.words import add_bits, get, kernel, popcount
+from cofactor.boolean.packed import add_bits, get, kernel, popcount
 from cofactor.types import Array, Data
 
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

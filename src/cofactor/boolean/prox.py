@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cofactor.boolean.words import kernel
+from cofactor.boolean.packed import kernel
 from cofactor.types import Array
 
 SHIFT = 10.0

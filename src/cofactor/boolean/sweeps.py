@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cofactor.boolean.bits import Bits, as_bits, pack, unpack
-from cofactor.boolean.refit import greedy_refit
-from cofactor.boolean.words import ONE, add_bits, get, kernel, lowest, union
+from cofactor.boolean.cover import greedy_refit
+from cofactor.boolean.packed import ONE, add_bits, get, kernel, lowest, union
 from cofactor.types import Array, Data
 
 

@@ -31,7 +31,7 @@ def main() -> None:
 
 def _say(text: str) -> None:
     """Print to standard error, once if several processes run this command together."""
-    from cofactor.engines.processes import speaks
+    from cofactor.engines.team import speaks
 
     if speaks():
         print(text, file=sys.stderr)

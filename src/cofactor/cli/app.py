@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from cofactor import __version__
 from cofactor.cli import privacy
-from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair
+from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair, with_options
+from cofactor.jobs.settings import Settings
 
 app = typer.Typer(
     name="cofactor",
@@ -24,9 +26,18 @@ app.add_typer(privacy.ledger, name="ledger")
 app.command()(privacy.audit)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"cofactor {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Factorize together what cannot be pooled."""
 
@@ -46,51 +57,13 @@ def demo(
     run_demo(out, seed=seed, as_json=json)
 
 
-@app.command()
 def fit(
-    inputs: Annotated[list[str] | None, typer.Argument(help="Files; each is a client.")] = None,
-    rank: Annotated[int | None, typer.Option("--rank", "-k", help="Number of components.")] = None,
     out: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
     config: Annotated[Path | None, typer.Option(help="A TOML file instead of the other options.")] = None,
-    method: Annotated[str | None, typer.Option(help="A name from `cofactor methods`, or auto.")] = None,
-    boolean: Annotated[bool | None, typer.Option("--boolean", help="0/1 data: a Boolean method.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="The most rounds; iterations of methods on blocks.")] = None,
-    tol: Annotated[float | None, typer.Option(help="Stop when the loss falls by less than this share.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the run.")] = None,
-    participation: Annotated[float | None, typer.Option(help="Share of clients in each round.")] = None,
-    engine: Annotated[str | None, typer.Option(help="What carries the messages: inline, mpi.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Match features by name: same, intersection, union, position.")
-    ] = None,
-    layer: Annotated[str | None, typer.Option(help="Layer of h5ad files.")] = None,
-    group_by: Annotated[str | None, typer.Option(help="One file: a column that names the client.")] = None,
-    split: Annotated[int | None, typer.Option(help="One file: simulate this many clients.")] = None,
-    by: Annotated[str | None, typer.Option(help="With --split: iid, rows, dirichlet or sorted.")] = None,
-    label: Annotated[str | None, typer.Option(help="With --by dirichlet or sorted: the label column.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="With --by dirichlet: small is skewed.")] = None,
-    ratings: Annotated[
-        bool | None,
-        typer.Option("--ratings", help="Files are triples user,item,rating; users of one file are clients."),
-    ] = None,
-    holdout: Annotated[
-        str | None, typer.Option(help="With --ratings: hold some out to judge by; time, random or user.")
-    ] = None,
-    holdout_share: Annotated[float | None, typer.Option(help="With --holdout: the share held out.")] = None,
-    duplicates: Annotated[str | None, typer.Option(help="With --ratings: ratings given twice; error or mean.")] = None,
-    image: Annotated[str | None, typer.Option(help="Features are pixels of a picture, as 28x28.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy: the total of the whole run.")] = None,
-    delta: Annotated[float | None, typer.Option(help="With --epsilon: below 1 / number of units.")] = None,
-    unit: Annotated[
-        str | None, typer.Option(help="With --epsilon: whose presence is hidden; record or client.")
-    ] = None,
-    clip: Annotated[float | None, typer.Option(help="With --epsilon: bound of a row, or of a client's update.")] = None,
-    secure: Annotated[bool | None, typer.Option("--secure", help="Sum under masks: the server sees sums only.")] = None,
-    insecure_noise_seed: Annotated[
-        int | None, typer.Option(help="With --epsilon, for tests: noise that can be repeated; private: no.")
-    ] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Learn one shared factor from files that are clients, and write a run folder.
 
@@ -106,41 +79,13 @@ def fit(
     """
     from cofactor.cli import verbs
 
-    given = {
-        name: value
-        for name, value in {
-            "rank": rank,
-            "method": method,
-            "boolean": boolean,
-            "rounds": rounds,
-            "tol": tol,
-            "seed": seed,
-            "participation": participation,
-            "engine": engine,
-            "features": features,
-            "layer": layer,
-            "group_by": group_by,
-            "split": split,
-            "by": by,
-            "label": label,
-            "alpha": alpha,
-            "image": image,
-            "ratings": ratings,
-            "holdout": holdout,
-            "holdout_share": holdout_share,
-            "duplicates": duplicates,
-            "epsilon": epsilon,
-            "delta": delta,
-            "unit": unit,
-            "clip": clip,
-            "secure": secure,
-            "insecure_noise_seed": insecure_noise_seed,
-            "inputs": inputs or None,
-            "options": dict(map(pair, option)) if option else None,
-        }.items()
-        if value is not None
-    }
-    verbs.fit(given, out, config_file=config, as_json=json, quiet=quiet)
+    said = {name: value for name, value in given.items() if value is not None}
+    if option:
+        said["options"] = dict(map(pair, option))
+    verbs.fit(said, out, config_file=config, as_json=json, quiet=quiet)
+
+
+app.command()(with_options(fit, Settings))
 
 
 @app.command()
@@ -221,7 +166,7 @@ def rank(
     Example: cofactor rank a.h5ad b.h5ad -k 2:30 --out run
     """
     from cofactor.cli import verbs
-    from cofactor.runs.config import Config
+    from cofactor.jobs.config import Config
 
     settings: dict[str, Any] = {"features": features, "layer": layer, "group_by": group_by, "seed": seed}
     config = Config(inputs, 1, **settings)

@@ -13,11 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cofactor.data import datasets, partition
-from cofactor.engines.history import Round, Stop
-from cofactor.engines.rounds import Run, run
+from cofactor.engines.history import Round
+from cofactor.engines.loop import Run, run
 from cofactor.local.refit import refit
 from cofactor.methods import catalog
 from cofactor.metrics import sum_rmsd
+from cofactor.plan import Stop
 from cofactor.report.plots import component_rows
 from cofactor.types import Array, Data
 

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from threadpoolctl import threadpool_info
 
-from cofactor import FederatedNMF
+from cofactor.estimators.nmf import FederatedNMF
 
 OPTIONAL = {
     "typer": "cli",
@@ -20,7 +20,6 @@ OPTIONAL = {
     "anndata": "bio",
     "pyarrow": "io",
     "zarr": "io",
-    "dp_accounting": "dp",
     "cryptography": "secure",
 }
 

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 from rich.console import Console
 from rich.table import Table
 
 from cofactor.methods import catalog
-from cofactor.privacy.plan import Privacy, Private
+from cofactor.methods.build import Facts, build
+from cofactor.plan import Plan
+from cofactor.privacy.allowance import Privacy
 
 FEATURES, RANK = 1000, 10
 BUDGET = Privacy(1.0, 1e-6)
 
 
 def describe(name: str) -> dict[str, str]:
-    """Return name, one sentence, what a client sends in the first and later rounds, and whether a sum is enough."""
-    shape = {"shape": (FEATURES, FEATURES)} if name in catalog.names("blocks") else {}
-    private = name in catalog.names("private")
-    setting = {"participants": 1, "rounds": 1, "privacy": BUDGET if private else None}
-    method = catalog.make_for(name, RANK, shape, **setting)  # type: ignore[arg-type]
-    last = len(method.plan.shares) - 1 if isinstance(method, Private) else getattr(method, "warm_rounds", 0)
+    """Return name, kind, one sentence, what a client sends first and later, and of what a sum is enough."""
+    entry = catalog.find(name)
+    plan = Plan(privacy=BUDGET if entry.private else None)
+    method, _ = build(name, RANK, plan, Facts(1, FEATURES, FEATURES))
+    last = method.traits.stages[-1] if method.rounds is None else method.rounds - 1
     first, later = (", ".join(method.schema(FEATURES, t)) for t in (0, last))
     return {
         "name": name,
-        "what": (inspect.getdoc(catalog.find(name)) or "").splitlines()[0],
+        "kind": "private" if entry.private else entry.kind,
+        "what": entry.what,
         "sends": first if first == later else f"{first}; then {later}",
         "rounds": "many" if method.rounds is None else str(method.rounds),
-        "sums only": "yes" if method.additive else "no",
+        "only the sum of": entry.sums or "-",
+        "paper": entry.paper or "ours",
     }
 
 

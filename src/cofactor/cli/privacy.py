@@ -39,23 +39,22 @@ def plan(
 
     Example: cofactor privacy plan --epsilon 1 --delta 1e-6 --rounds 50
     """
-    from cofactor.runs import plans, private
+    from cofactor.assurance import forecast
+    from cofactor.assurance.spending import record
 
     sizes: dict[str, Any] = {"rank": rank, "features": features, "rows": rows, "clients": clients}
-    options = dict(map(pair, option or []))
-    question = plans.Question(
-        epsilon, delta, method, rounds, unit=plans.check_unit(unit), clip=clip, secure=secure, options=options, **sizes
-    )
-    found = plans.answer(question)
-    total = private.record(found.method.plan.total())
+    sizes |= {"clip": clip, "secure": secure, "options": dict(map(pair, option or []))}
+    question = forecast.Question(epsilon, delta, method, rounds, unit=forecast.check_unit(unit), **sizes)
+    found = forecast.answer(question)
+    total = record(found.method.allowance.total())
     if json:
         noise = [n._asdict() for n in found.noise]
-        known = {"method": question.name, "rounds": found.rounds, "noise_multipliers": plans.multipliers(found)}
+        known = {"method": question.name, "rounds": found.rounds, "noise_multipliers": forecast.multipliers(found)}
         more = {"noise": noise, "noise_over_signal": found.ratio, "expected": found.expected}
-        print(jsonlib.dumps({**total, **known, **more}, indent=1))
+        print(jsonlib.dumps({**vars(total), **known, **more}, indent=1))
         return
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"{question.name}, {found.rounds} rounds: {total['text']}")
+    console.print(f"{question.name}, {found.rounds} rounds: {total.text}")
     of_sum = f"of the sum of {clients}" if clients else "of the sum"
     table = Table()
     for column in ("array", "rounds", "sigma / Delta", "sigma of a message", of_sum):
@@ -65,8 +64,8 @@ def plan(
         table.add_row(n.array, n.rounds, f"{n.multiplier:.6g}", f"{n.sigma:.6g}", whole)
     Console().print(table)
     console.print("Sigmas are in units of Delta, the bound of what one unit can change.")
-    console.print(found.expected, style="" if found.ratio is None or found.ratio < plans.CLEAR else "yellow")
-    for line in plans.meaning(secure=secure):
+    console.print(found.expected, style="" if found.ratio is None or found.ratio < forecast.CLEAR else "yellow")
+    for line in forecast.meaning(secure=secure):
         console.print(f"- {line}")
 
 
@@ -76,17 +75,19 @@ def spend(run: RunPath, json: Json = False) -> None:
 
     Example: cofactor privacy spend run
     """
-    from cofactor.runs.spending import spending
+    from cofactor.jobs.folder import RunFolder
+    from cofactor.jobs.inspect import spent
 
-    found = spending(run)
+    found = spent(RunFolder.open(run))
     if json:
-        print(jsonlib.dumps(found, indent=1))
+        budget = vars(found.budget) if found.budget else None
+        print(jsonlib.dumps({"rounds": found.rounds, **vars(found.spent), "budget": budget}, indent=1))
         return
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"spent in {found['rounds']} rounds: {found['text']}")
-    if found["budget"]:
-        console.print(f"budget: {found['budget']['text']}")
-    if not found["private"]:
+    console.print(f"spent in {found.rounds} rounds: {found.spent.text}")
+    if found.budget:
+        console.print(f"budget: {found.budget.text}")
+    if not found.spent.private:
         console.print("private: no", style="red")
 
 
@@ -100,8 +101,8 @@ def show(
 
     Example: cofactor ledger show run --client a
     """
-    from cofactor.runs import ledger as ledgers
-    from cofactor.runs.folder import RunFolder
+    from cofactor.assurance import ledger as ledgers
+    from cofactor.jobs.folder import RunFolder
 
     lines = [line.entry for line in ledgers.read(RunFolder.open(run).path / ledgers.FILE) if line.entry]
     names = list(dict.fromkeys(entry["client"] for entry in lines))
@@ -141,7 +142,7 @@ def verify(run: RunPath, json: Json = False) -> None:
 
     Example: cofactor ledger verify run
     """
-    from cofactor.runs.folder import RunFolder
+    from cofactor.jobs.folder import RunFolder
 
     found = RunFolder.open(run).verify()
     if json:
@@ -168,7 +169,7 @@ def audit(
 
     Example: cofactor audit run
     """
-    from cofactor.runs.audits import audit_run
+    from cofactor.jobs.inspect import audit as audit_run
 
     found = audit_run(Path(run), seed=seed)
     passed = all(line.passed is not False for line in found)

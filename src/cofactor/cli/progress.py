@@ -22,12 +22,13 @@ SPENT = "epsilon"
 class Progress:
     """A callback that shows every round: loss, drift, bytes, seconds, participants and the time left at most.
 
-    In private runs there is one column more, what all rounds so far have cost. ``rounds`` is None where the method
-    will say how many there are.
+    In private runs there is one column more, what all rounds so far have cost. ``rounds`` is None where nobody can
+    say how many there will be.
     """
 
-    def __init__(self, rounds: int | None, *, quiet: bool = False) -> None:
-        self.rounds, self.quiet = rounds, quiet
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.rounds: int | None = None
+        self.quiet = quiet
         self.columns: tuple[str, ...] = COLUMNS
         self.lines: deque[tuple[str, ...]] = deque(maxlen=SHOWN)
         self.seconds: list[float] = []
@@ -46,6 +47,12 @@ class Progress:
         """End the display, whatever happened."""
         if self.live:
             self.live.stop()
+
+    def begin(self, rounds: int | None, text: str = "") -> None:
+        """Learn how many rounds there will be at most, and say what there is to say before them."""
+        self.rounds = rounds
+        if text and not self.quiet:
+            self.console.print(text, soft_wrap=True, markup=False)
 
     def __call__(self, line: Round, shared: Shared) -> None:
         """Show one round."""

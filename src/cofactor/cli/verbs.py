@@ -10,17 +10,18 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from cofactor import records
 from cofactor.cli.progress import Progress
-from cofactor.engines.checkpoint import atomic
-from cofactor.engines.processes import speaks
-from cofactor.runs import config as configs
-from cofactor.runs import fit as runs
-from cofactor.runs.build import planned_rounds
-from cofactor.runs.choice import settled
-from cofactor.runs.config import Config
-from cofactor.runs.evaluate import add_pooled
-from cofactor.runs.folder import RunFolder
-from cofactor.select import RankScan
+from cofactor.engines.team import speaks
+from cofactor.files import atomic
+from cofactor.jobs import config as configs
+from cofactor.jobs import job as jobs
+from cofactor.jobs import judge, new_rows
+from cofactor.jobs import ranks as ranks_
+from cofactor.jobs.config import Config
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.job import Job
+from cofactor.records import ClientScore, Evaluation, Passport
 from cofactor.types import CofactorError
 
 LEFT = ("top features", "items", "part", "user")
@@ -29,13 +30,21 @@ LEFT = ("top features", "items", "part", "user")
 
 def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
-    config = settled(_config(given, config_file))
-    if config.why and speaks() and not (quiet or as_json):
-        Console().print(f"Method {config.why}", soft_wrap=True)
-    with Progress(planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
-        folder = runs.fit(config, out, callbacks=[progress])
+    config = _config(given, config_file)
+    with Progress(quiet=quiet or as_json or not speaks()) as progress:
+        folder = jobs.fit(config, out, callbacks=[progress], announce=_announcer(progress))
     if speaks():
         _conclude(folder, as_json=as_json, quiet=quiet)
+
+
+def _announcer(progress: Progress) -> Any:
+    """Return what tells people of a job before it runs: why its method was chosen, and how many rounds it takes."""
+
+    def announce(job: Job) -> None:
+        why = job.config.why
+        progress.begin(job.rounds, f"Method {why}" if why else "")
+
+    return announce
 
 
 def _config(given: dict[str, Any], config_file: Path | None) -> Config:
@@ -51,9 +60,8 @@ def _config(given: dict[str, Any], config_file: Path | None) -> Config:
 
 def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
     """Continue an interrupted run."""
-    config = RunFolder.open(run).config()
-    with Progress(planned_rounds(config), quiet=quiet or as_json or not speaks()) as progress:
-        folder = runs.resume(run, callbacks=[progress])
+    with Progress(quiet=quiet or as_json or not speaks()) as progress:
+        folder = jobs.resume(run, callbacks=[progress], announce=_announcer(progress))
     if speaks():
         _conclude(folder, as_json=as_json, quiet=quiet)
 
@@ -62,13 +70,12 @@ def _conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
     """Write the report, and say what came out and where it lies."""
     from cofactor.report.html import render
 
-    page = render(folder.path)
-    result = folder.read_json("evaluation.json")
+    page, result = render(folder.path), folder.evaluation()
     if as_json:
-        print(json.dumps({"run": str(folder.path), "report": str(page), **result}, indent=1))
+        print(json.dumps({"run": str(folder.path), "report": str(page), **records.plain(result)}, indent=1))
     elif not quiet:
         _show_errors(result)
-        if not result["converged"]:
+        if not result.converged:
             Console().print("Not converged: more --rounds, or a larger --tol, would end it.", style="yellow")
         Console().print(f"run {folder.path}, report {page}", soft_wrap=True)
 
@@ -79,61 +86,61 @@ def evaluate(run: Path, *, pooled: bool, as_json: bool) -> None:
     if pooled:
         from cofactor.report.html import render
 
-        add_pooled(folder)
+        judge.add_pooled(folder)
         render(folder.path)
-    result = folder.read_json("evaluation.json")
+    result = folder.evaluation()
     if as_json:
-        print(json.dumps(result, indent=1))
+        print(json.dumps(records.plain(result), indent=1))
     else:
         _show_errors(result)
 
 
-def _show_errors(result: dict[str, Any]) -> None:
+def _show_errors(result: Evaluation) -> None:
     """Print the errors of every client, or of ratings those of both parts, or what a private run cost."""
-    if "private" in result:
+    if result.privacy is not None:
         _show_private(result)
-        return
-    if "parts" not in result:
+    elif result.parts:
+        rows = [{"part": p.part, "ratings": p.ratings, "rmse": p.rmse, **p.ranking} for p in result.parts]
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        _show_rows([{name: row.get(name) for name in columns} for row in rows])
+    else:
         _show_clients(result)
-        return
-    Console().print(f"{result['users']} users, {result['items']} items")
-    columns = list(dict.fromkeys(name for part in result["parts"] for name in part))
-    _show_rows([{name: part.get(name) for name in columns} for part in result["parts"]])
 
 
-def _show_private(result: dict[str, Any]) -> None:
+def _show_private(result: Evaluation) -> None:
     """Print what all releases of a run cost together; errors are the clients' own."""
-    console = Console(soft_wrap=True)
-    console.print(f"{result['rounds']} rounds: {result['text']}", highlight=False)
-    if result["private"]:
+    console, spent = Console(soft_wrap=True), result.privacy
+    assert spent is not None
+    console.print(f"{result.rounds} rounds: {spent.text}", highlight=False)
+    if spent.private:
         console.print("private: yes")
     else:
         console.print("private: no. The noise came from a seed and can be repeated.", style="red")
     console.print("The error of each client is in its own folder, clients/NAME/evaluation.json, and was not released.")
 
 
-def _show_clients(result: dict[str, Any]) -> None:
+def _show_clients(result: Evaluation) -> None:
     columns = {"relative error": "error", "own local fit": "local_error"}
-    if "pooled_error" in result:
+    if result.pooled_error is not None:
         columns["pooled"] = "pooled_error"
     table = Table()
     for column in ("client", "rows", *columns):
         table.add_column(column, justify="left" if column == "client" else "right")
 
-    def cells(line: dict[str, Any], missing: str) -> list[str]:
-        errors = [line.get(name) for name in columns.values()]
+    def cells(line: ClientScore | Evaluation, missing: str) -> list[str]:
+        errors = [vars(line).get(name) for name in columns.values()]
         return [missing if error is None else f"{error:.4f}" for error in errors]
 
-    for line in result["clients"]:
-        table.add_row(str(line["client"]), str(line["rows"]), *cells(line, "-"))
+    for line in result.clients:
+        table.add_row(line.client, str(line.rows), *cells(line, "-"))
     table.add_section()
-    table.add_row("all", str(sum(c["rows"] for c in result["clients"])), *cells(result, ""), style="bold")
+    table.add_row("all", str(sum(c.rows for c in result.clients)), *cells(result, ""), style="bold")
     Console().print(table)
 
 
 def transform(run: Path, file: Path, out: Path, *, layer: str | None, as_json: bool, quiet: bool) -> None:
     """Write the codes of new rows."""
-    W, error = runs.transform(RunFolder.open(run), file, layer=layer)
+    W, error = new_rows.transform(RunFolder.open(run), file, layer=layer)
     with atomic(out) as stream:
         np.save(stream, W)
     if as_json:
@@ -144,9 +151,7 @@ def transform(run: Path, file: Path, out: Path, *, layer: str | None, as_json: b
 
 def recommend(run: Path, file: Path, n: int, *, as_json: bool) -> None:
     """Print the best items of every user of a file."""
-    from cofactor.runs import ratings
-
-    found = ratings.recommend(RunFolder.open(run), file, n)
+    found = new_rows.recommend(RunFolder.open(run), file, n)
     if as_json:
         print(json.dumps(found, indent=1))
     else:
@@ -155,13 +160,14 @@ def recommend(run: Path, file: Path, n: int, *, as_json: bool) -> None:
 
 def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_json: bool, quiet: bool) -> None:
     """Scan ranks, print the table and the suggestion, and leave both in the folder."""
-    scan = runs.scan_ranks(config, ranks, seeds=seeds)
+    scan = ranks_.scan_ranks(config, ranks, seeds=seeds)
     if out is not None:
         from cofactor.report.plots import rank_scan
 
         out.mkdir(parents=True, exist_ok=True)
-        RunFolder(out).write_json("rank.json", _rank_words(scan))
-        rank_scan(out / "rank.png", _rank_words(scan))
+        found = ranks_.record(scan)
+        RunFolder(out).write_json("rank.json", found)
+        rank_scan(out / "rank.png", found)
     if as_json:
         print(json.dumps(scan.to_dict(), indent=1))
     elif not quiet:
@@ -181,38 +187,31 @@ def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_j
         Console().print(f"Suggested rank: {scan.suggestion}. {scan.reason}")
 
 
-def _rank_words(scan: RankScan) -> dict[str, Any]:
-    """Return a scan in the words of the report."""
-    found = scan.to_dict()
-    return {
-        "ranks": found["ranks"],
-        "heldout_mean": found["heldout"],
-        "heldout_std": found["heldout_std"],
-        "training_error": found["training"],
-        "seed_stability": found["seed_stability"],
-        "client_stability": found["client_stability"],
-        "suggestion": scan.suggestion,
-        "reason": scan.reason,
-    }
-
-
 def passports(run: Path, *, as_json: bool) -> None:
     """Print the passports of a run's components, the largest share first."""
-    found = RunFolder.open(run).read_json("passports.json")
+    folder = RunFolder.open(run)
+    file = folder.path / "passports.json"
+    if not file.exists():
+        folder.evaluation()  # says what to do where a run has not ended
+        raise CofactorError(
+            f"{run}: has no passports: they compare components with those of clients alone, which only runs on real "
+            "data have that are not private and not too large."
+        )
+    found = records.load_all(Passport, file)
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(records.plain(found), indent=1))
         return
     _show_rows(
         [
             {
-                "component": p["component"],
-                "share": p["share"],
-                "clients": f"{p['clients_found']}/{p['n_clients']}",
-                "stability": p["stability"],
-                "drift": p["drift"],
-                "top features": ", ".join(name for name, _ in p["top_features"][:6]),
+                "component": p.component,
+                "share": p.share,
+                "clients": f"{p.clients_found}/{p.n_clients}",
+                "stability": p.stability,
+                "drift": p.drift,
+                "top features": ", ".join(name for name, _ in p.top_features[:6]),
             }
-            for p in sorted(found, key=lambda p: -p["share"])
+            for p in sorted(found, key=lambda p: -p.share)
         ]
     )
 

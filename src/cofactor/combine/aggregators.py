@@ -28,6 +28,11 @@ class Mean:
 
     weighted: bool = True
     additive = True
+    streams = False
+
+    def noisy(self) -> Mean:
+        """Return itself: a mean takes noise."""
+        return self
 
     def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
         """``factor`` (k x m), times the weight."""
@@ -42,7 +47,7 @@ class Mean:
         """Return the mean."""
         sums = total(messages)
         H = normalize(sums.arrays["factor"] / sums.weight)
-        return np.where(H.any(axis=1, keepdims=True), H, current).astype(factors(messages)[0].dtype)
+        return np.where(H.any(axis=1, keepdims=True), H, current).astype(sums.dtype("factor"))
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,11 @@ class Barycentric:
     barycenter: Barycenter
     weighted: bool = True
     additive = False
+    streams = False
+
+    def noisy(self) -> Barycentric:
+        """Return itself: noisy factors are matched like others."""
+        return self
 
     def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
         """``factor`` (k x m)."""
@@ -78,6 +88,10 @@ class Union:
     restarts: int = 8
     required: bool = True
     additive = False
+    streams = False
+
+    def noisy(self) -> None:
+        """There is none: no bound is known for grams of codes that a solver found."""
 
     def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
         """``factor`` (r x m) and ``gram`` (r x r) of the client's own factorization."""

@@ -145,6 +145,10 @@ class _Union:
         return Stats(C.reshape(-1, C.shape[2]).T @ GC, self.rows.T @ GC)
 
 
+def _improve(F: Array, stats: Stats, sweeps: int) -> Array:
+    return HALS(sweeps)(F, stats)
+
+
 class _Fit:
     """One restart of :func:`fit`."""
 
@@ -155,8 +159,8 @@ class _Fit:
         H = random_factor(rank, rows.shape[1], rng)
         codes = np.zeros((len(rows), rank))
         for _ in range(STACK_SWEEPS):
-            codes = HALS(2)(codes, Stats(H @ H.T, rows @ H.T))
-            H = HALS(2)(H.T, Stats(codes.T @ codes, rows.T @ codes)).T
+            codes = _improve(codes, Stats(H @ H.T, rows @ H.T), 2)
+            H = _improve(H.T, Stats(codes.T @ codes, rows.T @ codes), 2).T
         self.H = H
         C = np.divide(codes, scale, out=np.zeros_like(codes), where=scale > 0)
         self.C = C.reshape(*union.factors.shape[:2], rank)
@@ -167,7 +171,7 @@ class _Fit:
             if self.converged:
                 return
             self.C, value = self.union.solve_codes(self.H, self.C, CODE_STEPS)
-            self.H = HALS(3)(self.H.T, self.union.for_factor(self.C)).T
+            self.H = _improve(self.H.T, self.union.for_factor(self.C), 3).T
             self.converged = bool(self.loss - value <= TOL * max(value, 1e-12 * self.union.square))
             self.loss = value
 

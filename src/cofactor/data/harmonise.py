@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from cofactor.data.formats.blocks import RowBlocks
+from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.table import Table
 from cofactor.types import Array, CofactorError, Data, DataError
 

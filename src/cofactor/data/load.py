@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from cofactor.data.formats.annotated import read_h5ad, read_zarr
-from cofactor.data.formats.blocks import RowBlocks
 from cofactor.data.formats.market import read_folder, read_mtx
 from cofactor.data.formats.numpy_files import read_npy, read_npz
 from cofactor.data.formats.parquet import read_parquet
-from cofactor.data.formats.ratings import read_triples
+from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.table import Options, Table
 from cofactor.data.formats.text import read_text
+from cofactor.data.formats.triples import read_triples
 from cofactor.types import CofactorError, DataError
 
 __all__ = ["SUFFIXES", "RowBlocks", "Table", "read", "read_ratings"]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
 from cofactor.engines.history import Round
-from cofactor.types import Array, CofactorError, Local, Shared
+from cofactor.engines.team import ProcessError, Team
+from cofactor.files import atomic
+from cofactor.types import Array, CofactorError, DataError, Local, Shared
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,11 @@ class State:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One file that :func:`cofactor.run` writes after every ``every`` rounds and, if it is there, starts from."""
+    """What :func:`cofactor.run` writes after every ``every`` rounds and, if it is there, starts from.
+
+    One process writes one file. Several write one each, ``checkpoint.0-of-4.npz``, and keep the one before it: they may
+    be killed when some have written a round and others have not, and go on after the last round that all of them hold.
+    """
 
     path: Path
     every: int = 1
@@ -37,35 +41,65 @@ class Checkpoint:
         """Whether round t ends with a checkpoint."""
         return (t + 1) % self.every == 0
 
-    def save(self, state: State) -> None:
-        """Write the state; the old checkpoint stays until the new one is whole."""
-        with atomic(self.path) as file:
-            np.savez(file, **_flatten(state))
+    def save(self, state: State, team: Team) -> None:
+        """Write the state of this process; the old checkpoint stays until the new one is whole."""
+        file, previous = self._files(team)
+        if previous and file.exists():
+            os.replace(file, previous)
+        with atomic(file) as stream:
+            np.savez(stream, **_flatten(state))
 
-    def load(self) -> State | None:
-        """Read the state, or None if nothing was saved yet."""
-        if not self.path.exists():
-            return None
-        try:
-            with np.load(self.path, allow_pickle=False) as file:
-                return _restore({name: file[name] for name in file.files})
-        except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
-            raise CofactorError(f"{self.path}: expected a checkpoint, found something unreadable: {error}") from error
+    def load(self, team: Team) -> State | None:
+        """Read this process's state after the last round that all processes hold, or None if there is none."""
+        with team.guard("the checkpoint"):
+            self._check_count(team)
+            states = self.held(team)
+        rounds = team.exchange("the checkpoint", set(states))
+        common = set.intersection(*rounds)
+        if not common and max(map(len, rounds)) > 1:  # the first checkpoint may be missing, a later one may not
+            lost = min(range(len(rounds)), key=lambda process: len(rounds[process]))
+            raise ProcessError(f"process {lost}: {self.path}: expected the checkpoint of this process, found none.")
+        return states[max(common)] if common else None
+
+    def held(self, team: Team) -> dict[int, State]:
+        """Read what this process holds, by the number of rounds that were run."""
+        saved = [_read(file) for file in self._files(team) if file]
+        return {len(state.history): state for state in saved if state}
+
+    def remove(self) -> None:
+        """Delete all files of this checkpoint."""
+        for file in (self.path, *self.path.parent.glob(self._named("*-of-*").name)):
+            file.unlink(missing_ok=True)
+
+    def _files(self, team: Team) -> tuple[Path, Path | None]:
+        """Return this process's file and the one of the checkpoint before it."""
+        if team.count == 1:
+            return self.path, None
+        name = f"{team.here}-of-{team.count}"
+        return self._named(name), self._named(f"{name}.previous")
+
+    def _check_count(self, team: Team) -> None:
+        """Refuse the checkpoint of another number of processes."""
+        counts = {path.stem.rsplit("-", 1)[-1] for path in self.path.parent.glob(self._named("*-of-*").name)}
+        counts = {count.removesuffix(".previous") for count in counts} | ({"1"} if self.path.exists() else set())
+        if counts and str(team.count) not in counts:
+            raise DataError(
+                f"{self.path}: expected the {' or '.join(sorted(counts))} processes that wrote the checkpoint, found "
+                f"{team.count}; start as many."
+            )
+
+    def _named(self, what: str) -> Path:
+        return self.path.with_name(f"{self.path.stem}.{what}{self.path.suffix}")
 
 
-@contextmanager
-def atomic(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that takes its name only when it is complete and on disk."""
-    part = path.with_name(path.name + ".part")
+def _read(path: Path) -> State | None:
+    if not path.exists():
+        return None
     try:
-        with open(part, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        with np.load(path, allow_pickle=False) as file:
+            return _restore({name: file[name] for name in file.files})
+    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+        raise CofactorError(f"{path}: expected a checkpoint, found something unreadable: {error}") from error
 
 
 def _flatten(state: State) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""What a run writes down: one line per round, and the rule that reads them to stop."""
+"""What a run writes down: one line per round."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
 from typing import NamedTuple
+
+from cofactor.method import Traits
 
 
 class Round(NamedTuple):
@@ -13,7 +14,7 @@ class Round(NamedTuple):
 
     Methods that average factors report the clients' losses with their own factors; ``drift`` is how far these
     were apart. Errors of the final factor come from the refitted codes instead. ``epsilon`` is what all releases up to
-    this round cost together; NaN for a method without noise.
+    this round cost together; NaN for a method without noise. Losses compare within a ``stage``, not across.
     """
 
     round: int
@@ -24,19 +25,18 @@ class Round(NamedTuple):
     seconds: float
     participants: int
     epsilon: float = math.nan
+    stage: int = 0
 
 
-@dataclass(frozen=True)
-class Stop:
-    """End a run when the best loss fell by less than ``tol`` of itself over ``patience`` rounds; 0 never stops."""
+def stage_of(traits: Traits, t: int) -> int:
+    """Return the number of the stage that round t of a method belongs to.
 
-    tol: float = 0.0
-    patience: int = 3
+    >>> [stage_of(Traits(stages=(0, 2)), t) for t in range(4)]
+    [0, 0, 1, 1]
+    """
+    return bisect_right(traits.stages, t) - 1
 
-    def __call__(self, history: Sequence[Round]) -> bool:
-        """Say whether the run is over."""
-        losses = [r.loss for r in history]
-        if self.tol <= 0 or len(losses) <= self.patience:
-            return False
-        before, now = min(losses[: -self.patience]), min(losses)
-        return bool(before - now <= self.tol * abs(before))
+
+def adds_up(traits: Traits, t: int) -> bool:
+    """Whether the messages of round t add up over the rows of stacked clients."""
+    return traits.rowwise is not None and t >= traits.rowwise

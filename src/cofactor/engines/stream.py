@@ -1,8 +1,8 @@
 """The asynchronous stream: the server merges each message as it arrives and answers that client alone.
 
 Clients compute at simulated speeds, so a run on one machine shows what stragglers do; every time is drawn from
-(seed, client, step), so the order of arrivals, and with it the result, is reproducible to the bit. An engine such as
-:class:`~cofactor.engines.mpi.Mpi` carries the same stream in real time instead.
+(seed, client, step), so the order of arrivals, and with it the result, is reproducible to the bit. Engines of several
+processes, such as :class:`~cofactor.engines.mpi.Mpi`, carry the same stream in real time instead (:class:`Live`).
 """
 
 from __future__ import annotations
@@ -12,25 +12,28 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from cofactor.engines.contract import Answer, Arrival, Callback, Streamed, Watch, shared_bytes
 from cofactor.engines.history import Round
-from cofactor.engines.inline import Inline
-from cofactor.engines.rounds import Callback, Reply, Run, Session, Watch, check_message
-from cofactor.method import SERVER, Method, rng
+from cofactor.method import Method
+from cofactor.plan import Plan, Stream
 from cofactor.privacy.errors import PrivacyError
-from cofactor.privacy.plan import Private
-from cofactor.types import Array, ClientError, CofactorError, Data, Shared
+from cofactor.types import ClientError, CofactorError, Shared
 
+PAUSE = 2e-4
+"""Seconds between two looks for a message: waiting must not take a core from a process that computes."""
 SPEED = 1
 """Last word of the address of a simulated time, which keeps it apart from what a method draws in that step."""
-
-
 NOT_PRIVATE = (
     "privacy is refused: in an asynchronous stream a client sends as many updates as its speed allows, so no plan of "
     "rounds can pay for them beforehand. Run the method in rounds."
+)
+NO_BUFFER = (
+    "secure aggregation of asynchronous updates is refused: the server merges every update as it arrives, without a "
+    "buffer of several to add up, so it would see each one. Run the method in rounds."
 )
 
 
@@ -78,53 +81,169 @@ class Fixed:
         return self.seconds[client]
 
 
-class Arrival(NamedTuple):
-    """One message at the server; line i of ``StreamRun.arrivals`` belongs to line i of the history.
-
-    ``staleness`` counts the updates of the factor between the version that the client worked on and this arrival;
-    ``clock`` is the time in seconds, simulated unless an engine carries the stream.
-    """
-
-    update: int
-    client: int
-    staleness: int
-    clock: float
-
-
-@dataclass(frozen=True)
-class StreamRun(Run):
-    """What came out of a stream: a :class:`Run` with its arrivals, and the clients that were given up."""
-
-    arrivals: list[Arrival] = field(default_factory=list, repr=False)
-    absent: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long a stream runs and where it begins; what :func:`run_stream` hands to an engine."""
-
-    updates: int
-    seed: int
-    deadline: float
-    start: Array | None
-    callbacks: Sequence[Callback]
-    watch: Watch | None
-
-
-class Streaming(Protocol):
-    """An engine that can carry a stream."""
-
-    def stream(self, method: Method, Xs: Sequence[Data], plan: Plan) -> StreamRun:
-        """Run the method over the clients of all processes."""
-        ...
-
-
 class Server(Protocol):
     """Whoever takes the answers of clients, one by one."""
 
     def update(self, shared: Shared, t: int, watch: Watch | None) -> tuple[Shared, Round, Arrival]:
         """Take the next answer, merge it, and send the result to that client alone."""
         ...
+
+
+def check(method: Method, plan: Plan) -> None:
+    """Refuse a method whose clients cannot answer one by one."""
+    if method.traits.allowance is not None:
+        raise PrivacyError(NOT_PRIVATE)
+    if plan.secure:
+        raise PrivacyError(NO_BUFFER)
+    if method.rounds is not None or len(method.traits.stages) > 1:
+        raise CofactorError("a stream needs a method without one-upload rounds. Found one; start it at random.")
+    if method.traits.complete:
+        raise CofactorError("a stream needs a method whose clients do not wait for each other. Found one of rounds.")
+
+
+def simulate(
+    session: Any, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]
+) -> Streamed:
+    """Let the clients of one process answer at the speeds of the stream."""
+    server = _Server(session, stream.speeds or ByRows(), stream.deadline)
+    for j in range(session.n_clients):
+        server.send(j, shared, step=0, version=0, clock=0.0)
+    shared, history, arrivals = serve(server, shared, stream, watch=watch, callbacks=callbacks)
+    return Streamed(session.method.factor(shared), history, arrivals, tuple(sorted(server.absent)))
+
+
+def serve(
+    server: Server, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]
+) -> tuple[Shared, list[Round], list[Arrival]]:
+    """Let a server merge answers until there are enough; return the last state and what happened."""
+    history: list[Round] = []
+    arrivals: list[Arrival] = []
+    for t in range(stream.updates):
+        shared, line, arrival = server.update(shared, t, watch)
+        history.append(line)
+        arrivals.append(arrival)
+        if any([callback(line, shared) for callback in callbacks]):
+            break
+    return shared, history, arrivals
+
+
+def merge(method: Method, shared: Shared, answer: Answer, *, t: int, watch: Watch | None) -> tuple[Shared, Round]:
+    """Merge one answer into the state; return the new state and the line of update t, its seconds still to be told."""
+    if watch:
+        watch(t, [answer])
+    new = method.aggregate(shared, [answer.message], t)
+    return new, Round(t, float(new.loss), float(new.drift), answer.nbytes, shared_bytes(new), 0.0, 1)
+
+
+def give_up(client: int, deadline: float, version: int) -> None:
+    """Warn that the stream goes on without a client."""
+    within = f"within the deadline of {deadline:g} s" if np.isfinite(deadline) else "at all"
+    message = f"client {client} did not answer {within} after update {version}; the stream goes on without it."
+    warnings.warn(message, stacklevel=4)
+
+
+class Job(NamedTuple):
+    """A client at work in real time: in which step of its own, on which version of the state, since when."""
+
+    step: int
+    version: int
+    since: float
+
+
+@dataclass
+class Live:
+    """A server in real time: who is at work since when. An engine says how an order goes out and an answer comes in.
+
+    The first answers of all clients are awaited before any gets its second order: kernels are compiled in them, and a
+    client that is ready sooner would use up the plan alone. Those that wait are ``ready`` for the ``latest`` state.
+    """
+
+    method: Method
+    n_clients: int
+    deadline: float
+    working: dict[int, Job] = field(default_factory=dict)
+    arrived: dict[int, Answer | Exception] = field(default_factory=dict)
+    absent: set[int] = field(default_factory=set)
+    ready: dict[int, int] = field(default_factory=dict)
+    latest: tuple[Shared, int] | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    def post(self, client: int, step: int, shared: Shared) -> None:
+        """Engine: give a client an order."""
+        raise NotImplementedError
+
+    def take(self) -> tuple[int, Answer | Exception] | None:
+        """Engine: return what has arrived, and from whom; None if nothing has."""
+        raise NotImplementedError
+
+    def lead(
+        self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]
+    ) -> tuple[Shared, list[Round], list[Arrival]]:
+        """Keep every client at work until the plan is fulfilled."""
+        for client in range(self.n_clients):
+            self.send(client, shared, step=0, version=0)
+        return serve(self, shared, stream, watch=watch, callbacks=callbacks)
+
+    def send(self, client: int, shared: Shared, *, step: int, version: int) -> None:
+        """Give a client the state to work on."""
+        self.working[client] = Job(step, version, time.monotonic())
+        self.post(client, step, shared.broadcast())
+
+    def update(self, shared: Shared, t: int, watch: Watch | None) -> tuple[Shared, Round, Arrival]:
+        """Take the next answer, merge it, and send the result to that client alone."""
+        begin = time.monotonic()
+        if (arrived := self.arrival()) is None:
+            raise ClientError(f"update {t}: none of the {self.n_clients} clients is left to answer.")
+        client, answer = arrived
+        now, job = time.monotonic(), self.working.pop(client)
+        if isinstance(answer, Exception):
+            raise answer
+        new, line = merge(self.method, shared, answer, t=t, watch=watch)
+        self.ready[client], self.latest = job.step + 1, (new, t + 1)
+        self._go_on()
+        line = line._replace(seconds=time.monotonic() - begin)
+        return new, line, Arrival(t, client, t - job.version, now - self.began)
+
+    def arrival(self) -> tuple[int, Answer | Exception] | None:
+        """Return the next answer of a client that is not given up; None if all are."""
+        while self.working:
+            while (found := self.take()) is not None:
+                if found[0] in self.working:
+                    self.arrived[found[0]] = found[1]
+            self._expire()
+            if self.arrived:
+                client = next(iter(self.arrived))
+                return client, self.arrived.pop(client)
+            time.sleep(PAUSE)
+        return None
+
+    def drain(self) -> None:
+        """Take and forget the answers that are still to come; nobody gets another order."""
+        self.ready.clear()
+        while (arrived := self.arrival()) is not None:
+            del self.working[arrived[0]]
+
+    def give_up(self, client: int, deadline: float) -> None:
+        """Go on without a client that is at work."""
+        give_up(client, deadline, self.working.pop(client).version)
+        self.absent.add(client)
+        self._go_on()
+
+    def _expire(self) -> None:
+        """Give up the clients whose deadline has passed, but not those whose answers are here and wait."""
+        now = time.monotonic()
+        for client in [c for c, job in self.working.items() if now - job.since > self.deadline]:
+            if client not in self.arrived:
+                self.give_up(client, self.deadline)
+
+    def _go_on(self) -> None:
+        """Give those that are ready their next order, once all first answers are there or given up."""
+        if self.latest is None or any(job.step == 0 for job in self.working.values()):
+            return
+        shared, version = self.latest
+        for client, step in self.ready.items():
+            self.send(client, shared, step=step, version=version)
+        self.ready.clear()
 
 
 @dataclass(order=True)
@@ -138,104 +257,11 @@ class _Job:
     shared: Shared = field(compare=False)
 
 
-def run_stream(
-    method: Method,
-    Xs: Sequence[Data],
-    *,
-    updates: int = 200,
-    speeds: Speeds | None = None,
-    seed: int = 0,
-    deadline: float = np.inf,
-    start: Array | None = None,
-    callbacks: Sequence[Callback] = (),
-    watch: Watch | None = None,
-    engine: Streaming | None = None,
-) -> StreamRun:
-    """Run a method over clients that answer one by one, until the server has merged ``updates`` messages.
-
-    A client that has not answered ``deadline`` simulated seconds after it was sent the factor is given up: a warning
-    names it, ``StreamRun.absent`` too, and the others go on; its codes still belong to the final factor.
-
-    With ``engine=Mpi()`` every process gives its own client (process 0, the server, may have none), time is real, and
-    ``deadline`` is in real seconds. Then the order of arrivals, and with it the result, differs from run to run;
-    callbacks and ``watch`` are called on process 0.
-
-    >>> from cofactor.methods import catalog
-    >>> result = run_stream(catalog.make("asyn-sd", 2), [np.eye(4), np.ones((3, 4))], updates=6)
-    >>> result.factor.shape, len(result.arrivals)
-    ((2, 4), 6)
-    """
-    _check(method, updates, deadline)
-    method = method.partial()
-    plan = Plan(updates, seed, deadline, start, callbacks, watch)
-    if engine is not None:
-        if speeds is not None:
-            raise CofactorError("speeds: expected none with an engine, whose clients take the time they take.")
-        return engine.stream(method, Xs, plan)
-    with Inline(1).open(method, Xs, seed) as session:
-        shared = method.start(session.n_features, rng(seed, SERVER, -1), start)
-        session.join(shared.broadcast())
-        server = _Server(method, session, Xs, seed, speeds or ByRows(), deadline)
-        for j in range(session.n_clients):
-            server.send(j, shared, step=0, version=0, clock=0.0)
-        shared, history, arrivals = serve(server, shared, plan)
-        factor = method.factor(shared)
-        absent = tuple(sorted(server.absent))
-        return StreamRun(factor, session.refit(factor), history, arrivals=arrivals, absent=absent)
-
-
-def serve(server: Server, shared: Shared, plan: Plan) -> tuple[Shared, list[Round], list[Arrival]]:
-    """Let a server merge answers until the plan is fulfilled; return the last state and what happened."""
-    history: list[Round] = []
-    arrivals: list[Arrival] = []
-    for t in range(plan.updates):
-        shared, line, arrival = server.update(shared, t, plan.watch)
-        history.append(line)
-        arrivals.append(arrival)
-        if any([callback(line, shared) for callback in plan.callbacks]):
-            break
-    return shared, history, arrivals
-
-
-def merge(
-    method: Method, shared: Shared, reply: Reply, *, t: int, schema: dict[str, tuple[int, ...]], watch: Watch | None
-) -> tuple[Shared, Round]:
-    """Merge one answer into the state; return the new state and the line of update t, its seconds still to be told."""
-    if watch:
-        watch(t, [reply])
-    check_message(reply.message, schema, client=reply.client, t=t)
-    new = method.aggregate(shared, [reply.message], t)
-    return new, Round(t, float(new.loss), float(new.drift), reply.message.nbytes, new.nbytes, 0.0, 1)
-
-
-def give_up(client: int, deadline: float, version: int) -> None:
-    """Warn that the stream goes on without a client."""
-    within = f"within the deadline of {deadline:g} s" if np.isfinite(deadline) else "at all"
-    message = f"client {client} did not answer {within} after update {version}; the stream goes on without it."
-    warnings.warn(message, stacklevel=4)
-
-
-def _check(method: Method, updates: int, deadline: float) -> None:
-    if isinstance(method, Private):
-        raise PrivacyError(NOT_PRIVATE)
-    if updates < 1:
-        raise CofactorError(f"updates must be at least 1. Found {updates}.")
-    if not deadline > 0:
-        raise CofactorError(f"deadline must be a time above 0. Found {deadline}.")
-    if method.rounds is not None or getattr(method, "warm_rounds", 0) > 0:
-        raise CofactorError("a stream needs a method without one-upload rounds. Found one; start it at random.")
-    if getattr(method, "synchronous", False):
-        raise CofactorError("a stream needs a method whose clients do not wait for each other. Found one of rounds.")
-
-
 @dataclass
 class _Server:
     """The event loop: a heap of clients at work, ordered by the time of their answers."""
 
-    method: Method
-    session: Session
-    Xs: Sequence[Data]
-    seed: int
+    session: Any
     speeds: Speeds
     deadline: float
     working: list[_Job] = field(default_factory=list)
@@ -243,8 +269,9 @@ class _Server:
 
     def send(self, client: int, shared: Shared, *, step: int, version: int, clock: float) -> None:
         """Give a client the state, or give it up if its answer would come too late."""
-        address = np.random.default_rng([self.seed, client + 2, step + 2, SPEED])
-        seconds = self.speeds(client, self.Xs[client].shape[0], address)
+        host = self.session.host
+        address = np.random.default_rng([host.seed, client + 2, step + 2, SPEED])
+        seconds = self.speeds(client, host.units[client].data.shape[0], address)
         if not seconds >= 0:
             raise CofactorError(f"speeds: client {client}: expected seconds >= 0, found {seconds}.")
         if np.isfinite(seconds) and seconds <= self.deadline:
@@ -259,9 +286,8 @@ class _Server:
             raise ClientError(f"update {t}: none of the {self.session.n_clients} clients is left to answer.")
         begin = time.perf_counter()
         job = heapq.heappop(self.working)
-        (reply,) = self.session.round(job.shared, job.step, np.array([job.client]))
-        schema = self.method.schema(self.session.n_features, job.step)
-        new, line = merge(self.method, shared, reply, t=t, schema=schema, watch=watch)
+        (answer,) = self.session.round(job.shared, job.step, np.array([job.client]))
+        new, line = merge(self.session.method, shared, answer, t=t, watch=watch)
         self.send(job.client, new, step=job.step + 1, version=t + 1, clock=job.clock)
         line = line._replace(seconds=time.perf_counter() - begin)
         return new, line, Arrival(t, job.client, t - job.version, job.clock)

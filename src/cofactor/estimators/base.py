@@ -1,4 +1,4 @@
-"""What all estimators share: clients in, a run, attributes out, all or nothing."""
+"""What all estimators share: a plan, clients in, a run, attributes out, all or nothing."""
 
 from __future__ import annotations
 
@@ -9,19 +9,30 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from cofactor import kinds
+from cofactor.engines.contract import Engine
 from cofactor.engines.history import Round
-from cofactor.engines.inline import Inline
-from cofactor.engines.rounds import Engine, Run
+from cofactor.engines.loop import Run, carrier, run
 from cofactor.estimators import clients
-from cofactor.masked import Layout
+from cofactor.kinds.kind import Kind, Score
+from cofactor.kinds.measure import Measure
 from cofactor.method import Method
-from cofactor.methods import catalog
-from cofactor.privacy.plan import Privacy
+from cofactor.methods.build import AUTO, Facts, build, rank_of, refuse, settle
+from cofactor.methods.catalog import ENTRIES
+from cofactor.plan import Plan
+from cofactor.privacy.allowance import Privacy
 from cofactor.types import Array, CofactorError, Data
 
 MOST_BY_DEFAULT = 10
 SHAPE_ONLY: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False}
 """scikit-learn checks shape and type; values are checked here, with the client and the cell in the message."""
+TAKES = {
+    "FederatedNMF": ("real", "blocks"),
+    "FederatedBMF": ("boolean",),
+    "FederatedMF": ("ratings",),
+    "FederatedKMeans": ("clusters",),
+}
+"""Which kinds of methods each estimator takes."""
 
 
 def seed_of(random_state: Any) -> int:
@@ -31,33 +42,29 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-KINDS = {
-    "FederatedNMF": "real",
-    "FederatedBMF": "boolean",
-    "FederatedMF": "ratings",
-    "FederatedKMeans": "clusters",
-}
-"""Which names of the catalog each estimator takes."""
-
-
-def check_kind(method: str, estimator: str) -> None:
-    """Refuse the name of a method that belongs to another estimator; unknown names are left to the catalog."""
-    for other, kind in KINDS.items():
-        if other != estimator and method in catalog.names(kind):
-            known = ", ".join(catalog.names(KINDS[estimator]))
-            raise CofactorError(
-                f"method: {method!r} is a method of {other}, and this is {estimator}; use {other}(method={method!r}), "
-                f"or one of: {known}."
-            )
+def check_takes(kind: str, method: Any, estimator: str) -> None:
+    """Refuse a method of a kind that belongs to another estimator."""
+    other = next((name for name, takes in TAKES.items() if kind in takes), estimator)
+    if other != estimator:
+        known = ", ".join(entry.name for entry in ENTRIES if entry.kind in TAKES[estimator])
+        raise CofactorError(
+            f"method: {method!r} is a method of {other}, and this is {estimator}; use {other}(method=...), or one of: "
+            f"{known}."
+        )
 
 
 class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of the estimators. A subclass says what its data are, which method it runs and how codes are found."""
+    """Base of the estimators. A subclass says what its data are, what its options mean, and how codes are found."""
 
     n_components: int | None
     method: str | Method
     random_state: Any
+    options: dict[str, Any] | None
+    callbacks: Any
     _dtype: Any
+    _kind: Kind
+    rounds: int | None = None
+    tol: float = 0.0
     participation: float = 1.0
     engine: Engine | None = None
     privacy: Privacy | None = None
@@ -65,52 +72,24 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _check(self, X: Any, client: Any) -> Data:
         """Return one client's data, checked and converted."""
-        raise TypeError(f"{type(self).__name__} does not say what its data are")
+        return clients.check_one(X, client, kind=self._kind)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the named method."""
-        return {}
-
-    def _rounds(self) -> int:
-        """Return the most rounds to run."""
-        raise TypeError(f"{type(self).__name__} does not say how long it runs")
-
-    def _named_method(self, rank: int, data: list[Data]) -> Method:
-        """Build the method that was named, for this number of clients and features."""
-        assert isinstance(self.method, str)
-        return catalog.make_for(self.method, rank, self._options(), **self._setting(data))
-
-    def _setting(self, data: list[Data]) -> dict[str, Any]:
-        """Return what of a run its method depends on."""
-        participants = max(1, round(self.participation * len(data)))
-        return {
-            "participants": participants,
-            "rounds": self._rounds(),
-            "privacy": self.privacy,
-            "secure": self.secure,
-        }
-
-    def _carrier(self) -> Engine | None:
-        """Return the engine, under masks if sums are to be secure."""
-        if not self.secure:
-            return self.engine
-        from cofactor.engines.secure import Secure  # needs the extra "secure"
-
-        return Secure(self.engine or Inline())
-
-    def _run(self, method: Method, data: list[Data]) -> Run:
-        """Run the method."""
-        raise TypeError(f"{type(self).__name__} does not run anything")
+        return dict(self.options or {})
 
     def _codes(self, X: Data) -> Array:
         """Return the codes of checked rows."""
-        raise TypeError(f"{type(self).__name__} does not say how codes are found")
+        return self._made.refit(X, self.components_)
 
-    def _conclude(self, outcome: Run, data: list[Data]) -> None:
+    def _conclude(self, score: Score, outcome: Run) -> None:
         """Set what only this estimator knows, and warn."""
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Fit to a list of matrices (one per client), or to one matrix whose ``groups`` name the client of each row."""
+        """Fit to a list of matrices (one per client), or to one matrix whose ``groups`` name the client of each row.
+
+        With ``engine=Dask(client)`` also to a dask array, whose row chunks are the clients, or to delayed blocks.
+        """
         self._fit(X, groups)
         return self
 
@@ -119,51 +98,64 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         held = self._fit(X, groups)
         return self.codes_ if clients.is_many(X) else clients.in_order(self.codes_, held.rows)
 
+    def _plan(self) -> Plan:
+        """Return how the fit goes."""
+        return Plan(
+            self.rounds,
+            self.participation,
+            self.tol,
+            seed_of(self.random_state),
+            privacy=self.privacy,
+            secure=self.secure,
+        )
+
     def _fit(self, X: Any, groups: Any) -> clients.Clients:
-        names = clients.feature_names(X)
-        if not clients.is_many(X):
+        plan, options = self._plan(), self._options()
+        name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in TAKES)  # of a subclass too
+        check_takes(refuse(self.method, plan, options, TAKES[name]), self.method, name)
+        engine = None if self.engine is None else carrier(self.engine, plan)  # a text is refused before data are read
+        elsewhere = clients.is_elsewhere(X)
+        names = None if elsewhere else clients.feature_names(X)
+        if not elsewhere and not clients.is_many(X):
             X = validate_data(self, X, dtype=self._dtype, **SHAPE_ONLY)
-        held = clients.split(X, groups, check=self._check)
-        outcome = self._run(self._method(held.data), held.data)
-        self.components_ = outcome.factor
-        self.codes_ = outcome.codes
-        self.clients_ = held.names
+        held = clients.left_there(X, groups) if elsewhere else clients.split(X, groups, check=self._check)
+        facts = clients.facts(held.data, plan)
+        rank, chosen = self._rank(facts), self.method
+        if chosen == AUTO:
+            self.choice_ = settle(AUTO, rank, plan, facts)
+            chosen = self.choice_.method
+        method, plan = build(chosen, rank, plan, facts, options)
+        data = clients.in_form(held.data, method)
+        kind = kinds.KINDS[method.traits.kind]
+        work = [Measure(kind, method)] * len(data)
+        outcome = run(method, data, plan, engine=engine, callbacks=self.callbacks, work=work)
+        self._made = method
+        self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
         self.history_: list[Round] = outcome.history
         self.n_rounds_ = len(outcome.history)
-        self.ledger_ = outcome.ledger
-        self.epsilon_ = outcome.epsilon
+        self.ledger_, self.epsilon_ = outcome.ledger, outcome.epsilon
         self.n_features_in_ = self.components_.shape[1]
         if names is not None:
             self.feature_names_in_ = names
-        self._conclude(outcome, held.data)
+        self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
         return held
 
-    def _rank(self, data: list[Data]) -> int:
-        n, m = sum(X.shape[0] for X in data), data[0].shape[1]
-        k = self.n_components if self.n_components is not None else min(MOST_BY_DEFAULT, n, m)
-        if not isinstance(k, int | np.integer) or not 1 <= k <= min(n, m):
+    def _rank(self, facts: Facts) -> int:
+        """Return the number of components; of a private fit rows are no limit unless they are public."""
+        n, m, k = facts.rows, facts.features, self.n_components
+        limit = min((size for size in (n, m) if size is not None), default=k)
+        if limit is None:
+            raise CofactorError("n_components: expected a whole number for blocks whose shapes are not known here.")
+        k = min(MOST_BY_DEFAULT, limit) if k is None else k
+        if not isinstance(k, int | np.integer) or not 1 <= k <= limit:
+            rows = "" if n is None else f"the smaller of n_samples={n} and "
             raise CofactorError(
-                f"n_components: expected a whole number from 1 to {min(n, m)} "
-                f"(the smaller of n_samples={n} and n_features={m}), found {k!r}."
+                f"n_components: expected a whole number from 1 to {limit} ({rows}n_features={m}), found {k!r}."
             )
+        made = rank_of(self.method)
+        if made not in (None, k) and self.n_components is not None:
+            raise CofactorError(f"n_components is {k}, but the method was made with rank {made}.")
         return int(k)
-
-    def _method(self, data: list[Data]) -> Method:
-        k = self._rank(data)
-        if isinstance(self.method, str):
-            check_kind(self.method, type(self).__name__)
-            return self._named_method(k, data)
-        if isinstance(getattr(self.method, "layout", None), Layout):
-            raise CofactorError(
-                f"method: expected one for all cells, found {type(self.method).__name__} for observed entries; "
-                "use FederatedMF(method=...)."
-            )
-        if self.n_components is not None and self.method.rank != k:
-            raise CofactorError(f"n_components is {k}, but the method was made with rank {self.method.rank}.")
-        return catalog.adapt(self.method, **self._setting(data))
-
-    def _seed(self) -> int:
-        return seed_of(self.random_state)
 
     def transform(self, X: Any) -> Array | list[Array]:
         """Return the codes of new rows for the shared factor; a list of clients gives a list."""
@@ -178,6 +170,11 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self._check(validate_data(self, x, reset=False, dtype=self._dtype, **SHAPE_ONLY), client=j)
             for j, x in enumerate(X if clients.is_many(X) else [X])
         ]
+
+    def _score(self, X: Any) -> Score:
+        """Return the errors of new rows, codes refitted."""
+        tallies = [self._kind.tally(self._made, x, self._codes(x), self.components_) for x in self._new_data(X)]
+        return self._kind.score(np.sum(tallies, axis=0))
 
     @property
     def _n_features_out(self) -> int:

@@ -9,7 +9,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
+from cofactor.kinds import Checked, alike
+from cofactor.kinds.kind import Kind
+from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local import arrays
+from cofactor.method import Method
+from cofactor.methods.blocks import blocks
+from cofactor.methods.build import Facts
+from cofactor.plan import Plan
 from cofactor.types import Array, CofactorError, Data, DataError
 
 
@@ -25,7 +32,23 @@ def is_many(X: Any) -> bool:
     """Whether X is a list of matrices (clients) rather than one matrix (perhaps a list of rows)."""
     if not isinstance(X, list | tuple) or len(X) == 0:
         return False
-    return sparse.issparse(X[0]) or np.ndim(X[0]) == 2
+    return is_elsewhere(X) or sparse.issparse(X[0]) or np.ndim(X[0]) == 2
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether X is on the workers of dask: an array of chunks, or a list of blocks that are delayed or futures."""
+    one = type(X[0] if isinstance(X, list | tuple) and len(X) else X)
+    return hasattr(one, "__dask_graph__") or one.__module__.startswith("distributed.")
+
+
+def left_there(X: Any, groups: Any = None) -> Clients:
+    """Return the clients of data that are elsewhere: their chunks or blocks, to be checked where they are."""
+    from cofactor.engines.dask_engine import clients_of
+
+    if groups is not None:
+        raise CofactorError("groups: expected none for data on workers, whose blocks are the clients. Found some.")
+    data = clients_of(X)
+    return Clients(data, list(range(len(data))), None)
 
 
 def split(X: Any, groups: Any = None, *, check: Check | None = None) -> Clients:
@@ -34,22 +57,55 @@ def split(X: Any, groups: Any = None, *, check: Check | None = None) -> Clients:
     if is_many(X):
         if groups is not None:
             raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
-        return Clients([check(x, client=j) for j, x in enumerate(X)], list(range(len(X))), None)
+        data = [check(x, client=j) for j, x in enumerate(X)]
+        return Clients(alike(data) if len(data) > 1 else Checked(data), list(range(len(X))), None)
     data = check(X, client=0)
     if groups is None:
-        return Clients([data], [0], None)
+        return Clients(Checked([data]), [0], None)
     labels = np.asarray(groups)
     if labels.shape != (data.shape[0],):
         raise CofactorError(f"groups: expected one label per row ({data.shape[0]}), found shape {labels.shape}.")
     names, owner = np.unique(labels, return_inverse=True)
     rows = [np.flatnonzero(owner == j) for j in range(len(names))]
-    return Clients([arrays.rows(data, r) for r in rows], names.tolist(), rows)
+    return Clients(Checked(arrays.rows(data, r) for r in rows), names.tolist(), rows)
+
+
+def facts(data: list[Data], plan: Plan) -> Facts:
+    """Return what a method may know of the data: in a private fit nothing but what the plan declares.
+
+    Of blocks that are elsewhere, neither rows nor features may be known.
+    """
+    if is_elsewhere(data):
+        shapes = [shape if isinstance(shape := getattr(X, "shape", None), tuple) else (np.nan, None) for X in data]
+        rows = sum(n for n, _ in shapes)
+        public = plan.rows if plan.privacy is not None or np.isnan(rows) else int(rows)
+        return Facts(len(data), shapes[0][1], public)
+    features = int(data[0].shape[1])
+    if plan.privacy is not None:
+        return Facts(len(data), features, plan.rows)
+    return Facts(len(data), features, sum(X.shape[0] for X in data), some=data[0])
+
+
+def in_form(data: list[Data], method: Method) -> list[Data]:
+    """Return the data as a method takes them: row and column blocks of one matrix, or clients as they are."""
+    if method.traits.kind != "blocks":
+        return data
+    if len(data) > 1:
+        raise CofactorError(
+            f"this method works on row and column blocks of one matrix: expected one without groups, found {len(data)} "
+            "clients."
+        )
+    if is_elsewhere(data):
+        raise CofactorError("this method works on row and column blocks of one matrix: expected it here, in memory.")
+    return Checked(blocks(data[0], 1))
 
 
 def in_order(parts: list[Array], rows: list[Array] | None) -> Array:
     """Return what clients have of their rows as one array, in the order of the matrix that they were split from."""
+    if not parts:
+        raise CofactorError("codes stay with their clients, on other machines: use fit, and transform where rows are.")
     if rows is None:
-        return parts[0]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
     out = np.empty((sum(map(len, rows)), *parts[0].shape[1:]), parts[0].dtype)
     for own, part in zip(rows, parts, strict=True):
         out[own] = part
@@ -64,13 +120,13 @@ class Check(Protocol):
         ...
 
 
-def check_one(X: Any, client: Any = 0, *, signed: bool = False) -> Data:
-    """Check one matrix of numbers, >= 0 unless ``signed``: shape and type by scikit-learn's rules, values by ours."""
+def check_one(X: Any, client: Any = 0, *, kind: Kind = NON_NEGATIVE) -> Data:
+    """Check one matrix of numbers: shape and type by scikit-learn's rules, values by those of its kind."""
     try:
         X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), ensure_all_finite=False)
     except ValueError as error:
         raise DataError(f"client {client}: {error}") from error
-    return arrays.check(X, client=client, signed=signed)
+    return kind.check(X, client)
 
 
 def feature_names(X: Any) -> Array | None:

@@ -11,19 +11,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from cofactor.engines.history import Stop
-from cofactor.engines.rounds import Callback, Engine, Run, run
+from cofactor.engines.contract import Callback, Engine
+from cofactor.engines.loop import Run
 from cofactor.estimators import clients
 from cofactor.estimators.base import Federated
+from cofactor.kinds.kind import Score
+from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local.refit import refit
 from cofactor.method import Method
-from cofactor.methods import catalog
-from cofactor.methods.blocks import blocks
-from cofactor.methods.choice import choose, density_of
-from cofactor.methods.sketched import Sketched
-from cofactor.metrics import pooled_error
-from cofactor.privacy.plan import Privacy
-from cofactor.types import Array, CofactorError, Data
+from cofactor.privacy.allowance import Privacy
+from cofactor.types import Array, Data
 
 
 class FederatedNMF(Federated):
@@ -35,7 +32,7 @@ class FederatedNMF(Federated):
     method : a name from :func:`cofactor.methods.catalog.names` or a method object. ``"exact"`` reaches the
         pooled answer in a few rounds, ``"oneshot"`` comes within 1-2 % of it with one upload per client. ``"dsanls"``,
         ``"mu"``, ``"hals"`` and ``"anls-bpp"`` take one matrix; ``"auto"`` chooses by shape, density and rank.
-    rounds : the most rounds to run; the iterations of methods on one matrix.
+    rounds : the most rounds to run; the iterations of methods on one matrix. None leaves it to the method, or is 50.
     tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same numbers everywhere.
@@ -76,7 +73,7 @@ class FederatedNMF(Federated):
         n_components: int | None = None,
         *,
         method: str | Method = "exact",
-        rounds: int = 50,
+        rounds: int | None = None,
         tol: float = 1e-4,
         participation: float = 1.0,
         random_state: Any = None,
@@ -99,45 +96,11 @@ class FederatedNMF(Federated):
         self.callbacks = callbacks
 
     _dtype = (np.float64, np.float32)
+    _kind = NON_NEGATIVE
 
-    def _check(self, X: Any, client: Any) -> Data:
-        return clients.check_one(X, client)
-
-    def _rounds(self) -> int:
-        return self.rounds
-
-    def _named_method(self, rank: int, data: list[Data]) -> Method:
-        assert isinstance(self.method, str)
-        name, options = self.method, dict(self.options or {})
-        shape = sum(X.shape[0] for X in data), data[0].shape[1]
-        if name == "auto":
-            self.choice_ = choose(shape, rank, density=density_of(data[0]), clients=len(data))
-            name = "exact" if self.privacy or self.secure else self.choice_.method
-        if name in catalog.names("blocks"):
-            if len(data) > 1:
-                raise CofactorError(
-                    f"method {name!r} works on row and column blocks of one matrix: expected one without groups, found "
-                    f"{len(data)} clients."
-                )
-            options = {"iterations": self.rounds, "shape": shape, **options}
-        return catalog.make_for(name, rank, options, **self._setting(data))
-
-    def _run(self, method: Method, data: list[Data]) -> Run:
-        blocked = isinstance(method, Sketched)
-        return run(
-            method,
-            blocks(data[0], 1) if blocked else data,
-            rounds=method.rounds or self.rounds if blocked else self.rounds,
-            seed=self._seed(),
-            engine=self._carrier(),
-            participation=self.participation,
-            stop=Stop(0 if blocked else self.tol),
-            callbacks=self.callbacks,
-        )
-
-    def _conclude(self, outcome: Run, data: list[Data]) -> None:
-        self.reconstruction_err_ = pooled_error(data, self.codes_, self.components_)
-        if self.tol > 0 and not outcome.converged:
+    def _conclude(self, score: Score, outcome: Run) -> None:
+        self.reconstruction_err_ = score.error
+        if self.tol > 0 and not outcome.converged and not outcome.arrivals:
             warnings.warn(
                 f"{self.n_rounds_} rounds were not enough to reach tol={self.tol}; raise `rounds` or `tol`.",
                 ConvergenceWarning,
@@ -155,8 +118,7 @@ class FederatedNMF(Federated):
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the explained share ``1 - |X - W H|^2 / |X|^2`` with codes refitted for X."""
-        data = self._new_data(X)
-        return 1 - pooled_error(data, [self._codes(x) for x in data], self.components_) ** 2
+        return 1 - self._score(X).error ** 2
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from cofactor.engines.checkpoint import atomic
-from cofactor.masked import Layout
+from cofactor.files import atomic
+from cofactor.ratings import Layout
 from cofactor.types import Array, CofactorError
 
 
 class Public(NamedTuple):
-    """The extended factor (see :mod:`cofactor.masked.halves`), names of its columns, layout and declared range."""
+    """The extended factor (see :mod:`cofactor.ratings.halves`), names of its columns, layout and declared range."""
 
     factor: Array
     items: Array
@@ -25,9 +24,8 @@ class Public(NamedTuple):
 
 def arrays(held: Public) -> dict[str, Array]:
     """Return the arrays of the file; what is None is left out."""
-    settings = {name: np.array(value) for name, value in asdict(held.layout).items() if value is not None}
     limits = {} if held.rating_range is None else {"rating_range": np.array(held.rating_range)}
-    return {"factor": held.factor, "feature_names": held.items, **settings, **limits}
+    return {"factor": held.factor, "feature_names": held.items, **held.layout.arrays(), **limits}
 
 
 def write(path: Path, held: Public) -> None:

@@ -1,7 +1,7 @@
 """Dense and sparse data behind a few functions, so that no other file asks what kind X is.
 
 Besides numpy arrays and scipy CSR / CSC matrices there are *held* data that keep their rows elsewhere (such as
-:class:`cofactor.data.formats.blocks.RowBlocks`, which reads them from a file): they bring these functions along as
+:class:`cofactor.data.formats.row_blocks.RowBlocks`, which reads them from a file): they bring these functions along as
 methods of the same names.
 """
 
@@ -30,7 +30,7 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     negative values pass.
     """
     if is_held(X):
-        return X.check(client=client)
+        return X.check(client=client, signed=signed)
     where = f"client {client}"
     if sparse.issparse(X):
         X = X if X.format in ("csr", "csc") else X.tocsr()
@@ -162,3 +162,14 @@ def rows(X: Data, index: Array) -> Data:
     if is_held(X):
         return X.rows(index)
     return (X.tocsr() if sparse.issparse(X) else X)[index]
+
+
+def block_means(M: Array, side: int) -> Array:
+    """Take block means of a dense matrix until no side is longer than ``side``."""
+    height, width = M.shape
+    block = -(-max(height, width) // side)
+    if block == 1:
+        return M
+    rows, columns = (np.arange(0, n, block) for n in (height, width))
+    sums = np.add.reduceat(np.add.reduceat(M, rows, axis=0), columns, axis=1)
+    return sums / np.outer(np.diff(np.append(rows, height)), np.diff(np.append(columns, width)))

@@ -53,9 +53,9 @@ class SomeColumns:
         """Return the rows at ``index``."""
         return SomeColumns(arrays.rows(self.inner, index), self.index, self.n_features)
 
-    def check(self, *, client: object = 0) -> SomeColumns:
+    def check(self, *, client: object = 0, signed: bool = False) -> SomeColumns:
         """Check the known values."""
-        return SomeColumns(arrays.check(self.inner, client=client), self.index, self.n_features)
+        return SomeColumns(arrays.check(self.inner, client=client, signed=signed), self.index, self.n_features)
 
     def astype(self, dtype: Any) -> SomeColumns:
         """Convert the known values."""

@@ -1,6 +1,6 @@
 """What kind of numbers the factors are: where they start, how they are scaled, what is final.
 
-A method is the same for every space; only these few functions differ (Boolean: :mod:`cofactor.boolean.space`).
+A method is the same for every space; only these few functions differ (Boolean: :mod:`cofactor.boolean.cube`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from cofactor.types import Array, Data
 class Space(Protocol):
     """The values that W and H may take."""
 
-    def check(self, X: Data) -> None:
-        """Raise DataError if a client's data do not belong here."""
+    @property
+    def kind(self) -> str:
+        """The kind of the data (:mod:`cofactor.kinds`)."""
         ...
 
     def first_factor(self, rank: int, n_features: int, rng: np.random.Generator) -> Array:
@@ -53,8 +54,7 @@ class Space(Protocol):
 class NonNegative:
     """W, H >= 0 and R = W H: rows of H at norm 1, the scale in W."""
 
-    def check(self, X: Data) -> None:
-        """Every checked matrix belongs here."""
+    kind = "real"
 
     def first_factor(self, rank: int, n_features: int, rng: np.random.Generator) -> Array:
         """Uniform entries, rows at norm 1."""

@@ -1,6 +1,6 @@
 """Statistics of a half-problem, the changes that make regularizers out of them, and the loss they give.
 
-Ridge, l1, the FedProx anchor and proximal terms are changes of (gram, cross), not new solvers.
+Ridge, the FedProx anchor and proximal terms are changes of (gram, cross), not new solvers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,6 @@ def ridge(stats: Stats, weight: float) -> Stats:
     return Stats(stats.gram + weight * np.eye(len(stats.gram), dtype=stats.gram.dtype), stats.cross)
 
 
-def l1(stats: Stats, weight: float) -> Stats:
-    """Add ``weight |F|_1`` (F >= 0) to the objective."""
-    return Stats(stats.gram, stats.cross - stats.cross.dtype.type(weight))
-
-
 def anchor(stats: Stats, F0: Array, weight: float) -> Stats:
     """Add ``weight/2 |F - F0|^2``: the FedProx anchor, and the proximal term of proximal updates."""
     return Stats(ridge(stats, weight).gram, stats.cross + stats.cross.dtype.type(weight) * F0)
@@ -41,6 +36,17 @@ def anchor(stats: Stats, F0: Array, weight: float) -> Stats:
 def gain(stats: Stats, F: Array) -> float:
     """``1/2 |X - F B|^2 - 1/2 |X|^2`` from the statistics alone; at most 0 where F B helps."""
     return 0.5 * arrays.inner(stats.gram, F.T @ F) - arrays.inner(stats.cross, F)
+
+
+def residual(X: Data, W: Array, H: Array) -> float:
+    """``|X - W H|_F^2``, from ``|X|^2`` and the statistics of the codes."""
+    return squares(X, W, H)[0]
+
+
+def squares(X: Data, W: Array, H: Array) -> tuple[float, float]:
+    """``|X - W H|_F^2`` and ``|X|_F^2``; nothing of size n x m is made."""
+    square = arrays.square(X)
+    return max(square + 2 * gain(for_codes(X, H.astype(X.dtype, copy=False)), W), 0.0), square
 
 
 def lipschitz(gram: Array) -> float:

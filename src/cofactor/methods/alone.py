@@ -37,7 +37,7 @@ class Alone:
         if start is None and self.start is not None:
             start = self.start(X, rank, rng)
         shared = method.start(X.shape[1], rng, start)
-        local = method.join(X, shared, rng)
+        local = method.join(X, shared, 0, rng)
         losses: list[float] = []
         for t in range(self.rounds):
             local, message = method.step(X, shared, local, t, rng)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,11 @@ from cofactor.local.sketch import Sketch, left
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import anchor, for_codes, for_factor, gain
 from cofactor.local.updates import PGD
+from cofactor.method import Traits
+from cofactor.methods.client_level import ClientLevel, client_level
+from cofactor.methods.refusals import NONE
+from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.errors import PrivacyError
 from cofactor.schedules import at
 from cofactor.types import Aggregator, Array, Data, Local, Message, Shared, Stats, Update
 
@@ -30,6 +36,7 @@ class Averaged:
     factor arrives. ``aligned_upload`` aligns at the client, so that a mean of the uploads is enough (sums
     only). ``common_start=False`` starts every client at its own random factor, as the papers print it.
     ``count_sweeps`` gives the update the number of sweeps so far in the place of the round.
+    ``rounds`` is the length of a schedule over rounds (None: it has none).
     ``sketch`` shrinks the rows in the half-problem of H to d random ones, drawn anew for every update and known to the
     client alone; the loss is then that of the sketched rows. ``codes_first=False`` updates H before W in every sweep.
     """
@@ -47,21 +54,27 @@ class Averaged:
     count_sweeps: bool = False
     sketch: Sketch | None = None
     codes_first: bool = True
+    rounds: int | None = None
 
-    rounds = None
-
-    @property
-    def additive(self) -> bool:
-        """As the aggregator says."""
-        return self.aggregator.additive
-
-    def rowwise(self, t: int) -> bool:
-        """No: the factor a client learns is not a sum over its rows."""
-        return False
+    @cached_property
+    def traits(self) -> Traits:
+        """As the aggregator says; the factor a client learns is not a sum over its rows."""
+        merge = self.aggregator
+        return Traits(self.space.kind, additive=merge.additive, streams=merge.streams)
 
     def partial(self) -> Self:
         """Absent clients are simply not in the mean."""
         return self
+
+    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> ClientLevel:
+        """Clip and hide the update of each client as a whole, from one common start and without matching."""
+        merge = self.aggregator.noisy()
+        if merge is None:
+            raise PrivacyError(NONE)
+        # from a start of its own a client's update is all of its factor
+        align = self.align if merge == self.aggregator else None
+        method = replace(self, aggregator=merge, align=align, common_start=True)
+        return client_level(method, privacy, rounds=rounds, parts=parts)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """What the aggregator needs, and ``loss``, the client's own objective."""
@@ -71,9 +84,8 @@ class Averaged:
         """Begin at a random factor, or at a public one."""
         return Shared(self.space.first_factor(self.rank, n_features, rng) if factor is None else factor)
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Draw random codes, and a random factor where starts are independent."""
-        self.space.check(data)
         H = shared.factor if self.common_start else self.space.first_factor(self.rank, data.shape[1], rng)
         H = H.astype(data.dtype)
         return Local(self.space.first_codes(data, H, rng), {"factor": H, "begun": np.bool_(False)})
@@ -129,7 +141,7 @@ class Averaged:
         """Merge the factors; the drift is their mean distance to the result, components matched."""
         H = self.aggregator(messages, shared.factor, t)
         loss = float(sum(m.arrays["loss"] for m in messages))
-        if self.additive:
+        if self.aggregator.additive:
             return Shared(H, loss=loss)
         return Shared(H, loss=loss, drift=float(np.mean([drift(Hj, H) for Hj in factors(messages)])))
 

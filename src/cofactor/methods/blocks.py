@@ -60,9 +60,9 @@ class Blocks:
         """``|x_i|^2`` of the row block."""
         return arrays.row_squares(self.row_block)
 
-    def check(self, *, client: object = 0) -> Blocks:
+    def check(self, *, client: object = 0, signed: bool = False) -> Blocks:
         """Check both blocks, and that they can be parts of one matrix."""
-        a, b = (arrays.check(block, client=client) for block in (self.row_block, self.column_block))
+        a, b = (arrays.check(block, client=client, signed=signed) for block in (self.row_block, self.column_block))
         if self.rows_here.stop > b.shape[0] or self.columns_here.stop > a.shape[1]:
             raise DataError(
                 f"client {client}: expected blocks of one matrix of {b.shape[0]} x {a.shape[1]}, found rows "

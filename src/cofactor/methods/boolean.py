@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from cofactor.boolean import asso, elbmf
+from cofactor.boolean.binary import Binary
+from cofactor.boolean.cube import Boolean
 from cofactor.boolean.elbmf import Relaxation
 from cofactor.boolean.factorizers import Best, Plain
 from cofactor.boolean.factorizers import catalog as factorizers
 from cofactor.boolean.prox import Prox, alb_prox, elb_prox
-from cofactor.boolean.space import Boolean
-from cofactor.boolean.updates import Binary
 from cofactor.combine.align import Lap
-from cofactor.combine.boolean import Ballot, BooleanUnion, ProximalMean
-from cofactor.combine.boolean import catalog as rules
+from cofactor.combine.ballots import Ballot, BooleanUnion, ProximalMean
+from cofactor.combine.ballots import catalog as rules
 from cofactor.method import Method
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.boolean_sweeps import check_plan, swept
@@ -112,15 +112,17 @@ def oneshot(
     return swept(method, rounds=1 + sweeps, sweeps=sweeps)
 
 
-BOOLEAN: dict[str, Callable[..., Method]] = {
-    "boolean-oneshot": oneshot,
-    "boolean-exact": exact,
-    "felb": _averaged(elb_prox, "FELB"),
-    "falb": _averaged(alb_prox, "FALB, with the adaptive rate"),
-    "asso": _ballot("asso", "ASSO"),
-    "grecond": _ballot("grecond", "GreConD"),
-    "mebf": _ballot("mebf", "MEBF"),
-    "zhang": _ballot("zhang", "ZHANG"),
-    "elbmf": _ballot("elbmf", "ELBMF"),
+FACTORS, VOTES = "weighted factors, with align=None", "votes, with align=None"
+
+BOOLEAN: dict[str, tuple[Callable[..., Method], str, str]] = {
+    "boolean-oneshot": (oneshot, "", ""),
+    "boolean-exact": (exact, "", "statistics of codes and data"),
+    "felb": (_averaged(elb_prox, "FELB"), "FELB", FACTORS),
+    "falb": (_averaged(alb_prox, "FALB, with the adaptive rate"), "FELB", FACTORS),
+    "asso": (_ballot("asso", "ASSO"), "FELB", VOTES),
+    "grecond": (_ballot("grecond", "GreConD"), "FELB", VOTES),
+    "mebf": (_ballot("mebf", "MEBF"), "FELB", VOTES),
+    "zhang": (_ballot("zhang", "ZHANG"), "FELB", VOTES),
+    "elbmf": (_ballot("elbmf", "ELBMF"), "FELB", VOTES),
 }
-"""Makers of the methods for zeros and ones, the default first."""
+"""Maker, paper and what may be summed of the methods for zeros and ones, the default first."""

@@ -29,7 +29,7 @@ class PaperNoise(Wrapped):
         if "factor" not in message.arrays:
             return local, message
         # where sums are enough, clients send their factor times the weight
-        scale = message.weight if self.additive else 1.0
+        scale = message.weight if self.traits.additive else 1.0
         H = message.arrays["factor"]
         noisy = (self.noise(H / H.dtype.type(scale) if scale != 1 else H, rng) * scale).astype(H.dtype)
         return local, Message({**message.arrays, "factor": noisy}, message.weight)
@@ -41,8 +41,10 @@ def stale(method: Method, Xs: Sequence[Data], *, rounds: int, seed: int = 0) -> 
     The codes belong to the clients' own factors, not to the merged one: never report their error as the result.
     """
     shared = method.start(Xs[0].shape[1], rng(seed, SERVER, -1))
-    held = [method.join(X, shared.broadcast(), rng(seed, j, -1)) for j, X in enumerate(Xs)]
+    held: list[Local] = []
     for t in range(min(rounds, method.rounds or rounds)):
+        if t in method.traits.stages:
+            held = [method.join(X, shared.broadcast(), t, rng(seed, j, -1)) for j, X in enumerate(Xs)]
         replies = [method.step(X, shared.broadcast(), held[j], t, rng(seed, j, t)) for j, X in enumerate(Xs)]
         held = [local for local, _ in replies]
         shared = method.aggregate(shared, [message for _, message in replies], t)

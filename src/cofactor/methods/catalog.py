@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from cofactor.combine.aggregators import Barycentric, Mean
+from cofactor.combine.aggregators import Barycentric, Mean, Union
 from cofactor.combine.align import Knn, Lap, LapRho, Sinkhorn, SinkhornRho
 from cofactor.combine.barycenter import FixedPoint
 from cofactor.local.updates import HALS, IPALM, MU
@@ -15,20 +16,20 @@ from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.boolean import BOOLEAN
-from cofactor.methods.choice import choose
-from cofactor.methods.clusters import CLUSTERS
-from cofactor.methods.fedmavg import GRADIENT
-from cofactor.methods.masked import MASKED
-from cofactor.methods.one_shot import OneShot, summaries
-from cofactor.methods.private import PRIVATE, privately
+from cofactor.methods.clusters import k_means, simplex
+from cofactor.methods.dp_nmf import dp_nmf
+from cofactor.methods.fedmavg import fedmavg, fedmgs
+from cofactor.methods.moments import Moments, moments
+from cofactor.methods.observed import exact_als, masked_fedmavg
+from cofactor.methods.one_shot import OneShot
 from cofactor.methods.sketched import BLOCKED
+from cofactor.methods.staged import Staged
 from cofactor.methods.summed import Summed
-from cofactor.methods.syn import SYN
-from cofactor.methods.twin import Twin
-from cofactor.privacy.plan import Privacy
-from cofactor.privacy.secure_sum import threshold
+from cofactor.methods.syn import asyn_sd, asyn_ssd_v, syn_sd, syn_ssd_u, syn_ssd_uv, syn_ssd_v
+from cofactor.methods.twin import ROUNDS, Twin
+from cofactor.privacy.allowance import Privacy
 from cofactor.schedules import Switch
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, unknown
 
 
 def exact(
@@ -40,28 +41,33 @@ def exact(
     local_rank: int | None = None,
     restarts: int = 8,
     groups: tuple[int, ...] | None = None,
-) -> Summed:
+) -> Method:
     """The pooled answer from sums of statistics, after a one-upload start.
 
     ``start`` is "summaries" (best), "moments" or "lap" (when only sums may be seen) or "random". Where clients lack
     features, ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random.
     """
-    if groups is not None:
-        start = "random"
     starts: dict[str, Callable[[], OneShot | Twin | None]] = {
-        "summaries": lambda: summaries(rank, local_rank=local_rank, restarts=restarts, required=False),
-        "moments": lambda: Twin(rank),
+        "summaries": lambda: _summaries(rank, local_rank=local_rank, restarts=restarts, required=False),
+        "moments": lambda: Twin(rank, Alone(Summed(rank), ROUNDS)),
         "lap": lambda: OneShot(rank, Alone(Summed(rank)), Mean(), align=Lap(), passes=3),
         "random": lambda: None,
     }
     if start not in starts:
         raise CofactorError(f"exact: expected start to be one of {', '.join(starts)}; found {start!r}.")
-    return Summed(rank, HALS(sweeps), momentum, starts[start](), groups=groups)
+    method = Summed(rank, HALS(sweeps), momentum, groups=groups)
+    first = None if groups is not None else starts[start]()
+    return method if first is None else Staged(first, first.rounds, method)
+
+
+def _summaries(rank: int, *, local_rank: int | None, restarts: int, required: bool = True) -> OneShot:
+    """Local extrapolated HALS, one upload of (H_j, G_j), the union factorized."""
+    return OneShot(rank, Alone(Summed(rank)), Union(rank, restarts, required), local_rank)
 
 
 def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = 8) -> OneShot:
     """One upload of mergeable summaries per client."""
-    return summaries(rank, local_rank=local_rank, restarts=restarts)
+    return _summaries(rank, local_rank=local_rank, restarts=restarts)
 
 
 def _fnmf(align: Any, what: str) -> Callable[..., Averaged]:
@@ -106,39 +112,99 @@ def oneshot_lap(rank: int) -> OneShot:
     return OneShot(rank, Alone(Summed(rank)), Barycentric(FixedPoint(Lap())))
 
 
-def auto(rank: int, *, shape: tuple[int, int], density: float = 1.0, clients: int = 1) -> Method:
-    """The method that :func:`cofactor.methods.choice.choose` names for such data."""
-    name = choose(shape, rank, density=density, clients=clients).method
-    return make(name, rank, **({"shape": shape} if name in BLOCKED else {}))
+def dp_moments(rank: int, *, privacy: Privacy, outliers: float | None = None, parts: int = 1) -> Moments:
+    """Private NMF by released moments: a noisy mean, a noisy centred second moment, the factor of their twin.
+
+    ``outliers`` is the threshold, in units of an average entry of a row, above which a residual is kept out of codes.
+    """
+    factorize = Alone(Summed(rank), ROUNDS)
+    return moments(rank, privacy=privacy, factorize=factorize, outliers=outliers, parts=parts)
 
 
-MAKERS: dict[str, Callable[..., Method]] = {
-    "exact": exact,
-    "oneshot": oneshot,
-    "fnmf-lap": _fnmf(Lap(), "a permutation"),
-    "fnmf-lap-rho": _fnmf(Switch(Lap(), LapRho()), "a partial permutation of correlated pairs"),
-    "fnmf-sinkhorn": _fnmf(Sinkhorn(), "optimal transport"),
-    "fnmf-sinkhorn-rho": _fnmf(Switch(Sinkhorn(), SinkhornRho()), "optimal transport of correlated pairs"),
-    "fnmf-knn": _fnmf(Knn(), "nearest neighbours"),
-    "fedavg": fedavg,
-    "fedprox": fedprox,
-    "ipalm": ipalm,
-    "mur": mur,
-    "oneshot-lap": oneshot_lap,
-    **GRADIENT,
-    **SYN,
-}
+@dataclass(frozen=True)
+class Entry:
+    """A name, what its data are, and where it comes from.
+
+    ``sums`` is what clients send where the server needs only the sum of it ("" where it needs every message);
+    ``streams`` says that clients may answer one by one, ``private`` that it adds noise and needs a budget.
+    ``secure_options`` and ``private_options`` are what options are, unless they are given, where only sums may be seen
+    and where nothing may be seen without noise.
+    """
+
+    name: str
+    make: Callable[..., Method]
+    kind: str = "real"
+    paper: str = ""
+    sums: str = ""
+    streams: bool = False
+    private: bool = False
+    secure_options: Mapping[str, Any] = field(default_factory=dict)
+    private_options: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def options(self) -> list[str]:
+        """The options that it takes."""
+        return list(inspect.signature(self.make).parameters)[1:]
+
+    def default(self, option: str) -> Any:
+        """The value of an option that is not given."""
+        return inspect.signature(self.make).parameters[option].default
+
+    @property
+    def what(self) -> str:
+        """One sentence."""
+        return (inspect.getdoc(self.make) or "").splitlines()[0]
 
 
-KINDS: dict[str, dict[str, Callable[..., Method]]] = {
-    "real": MAKERS,
-    "private": PRIVATE,
-    "blocks": BLOCKED,
-    "boolean": BOOLEAN,
-    "ratings": MASKED,
-    "clusters": CLUSTERS,
-}
-"""The makers by what their data are; private methods are for real data, blocks are of one matrix."""
+FNMF, FELB, DSANLS, DPNMF, FEDMAVG = "FNMF", "FELB", "DSANLS", "DP-NMF", "FedMAvg"
+FACTORS, STATISTICS = "weighted factors", "statistics of codes and data"
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "exact",
+        exact,
+        sums=STATISTICS,
+        secure_options={"start": "moments"},
+        private_options={"start": "random"},
+    ),
+    Entry("oneshot", oneshot),
+    *(
+        Entry(name, _fnmf(align, what), paper=FNMF, sums=FACTORS, secure_options={"sums": True})
+        for name, align, what in (
+            ("fnmf-lap", Lap(), "a permutation"),
+            ("fnmf-lap-rho", Switch(Lap(), LapRho()), "a partial permutation of correlated pairs"),
+            ("fnmf-sinkhorn", Sinkhorn(), "optimal transport"),
+            ("fnmf-sinkhorn-rho", Switch(Sinkhorn(), SinkhornRho()), "optimal transport of correlated pairs"),
+            ("fnmf-knn", Knn(), "nearest neighbours"),
+        )
+    ),
+    Entry("fedavg", fedavg, paper=FNMF, sums=FACTORS),
+    Entry("fedprox", fedprox, paper=FNMF, sums=FACTORS),
+    Entry("ipalm", ipalm, paper=FNMF, sums="factors"),
+    Entry("mur", mur, paper=FNMF, sums="factors"),
+    Entry("oneshot-lap", oneshot_lap, paper=FNMF),
+    Entry("fedmavg", fedmavg, paper=FEDMAVG, sums=FACTORS),
+    Entry("fedmgs", fedmgs, paper=FEDMAVG, sums="gradients and grams"),
+    Entry("syn-sd", syn_sd, paper=DSANLS, sums=FACTORS),
+    Entry("syn-ssd-u", syn_ssd_u, paper=DSANLS, sums="weighted factors and sketches of them"),
+    Entry("syn-ssd-v", syn_ssd_v, paper=DSANLS, sums=FACTORS),
+    Entry("syn-ssd-uv", syn_ssd_uv, paper=DSANLS, sums="weighted factors and sketches of them"),
+    Entry("asyn-sd", asyn_sd, paper=DSANLS, sums=FACTORS, streams=True),
+    Entry("asyn-ssd-v", asyn_ssd_v, paper=DSANLS, sums=FACTORS, streams=True),
+    Entry("dp-moments", dp_moments, sums="rows and their second moment", private=True),
+    Entry("dp-nmf", dp_nmf, paper=DPNMF, sums=STATISTICS, private=True),
+    *(Entry(name, make, "blocks", DSANLS, "products of blocks") for name, make in BLOCKED.items()),
+    *(Entry(name, make, "boolean", paper, sums) for name, (make, paper, sums) in BOOLEAN.items()),
+    Entry("exact-als", exact_als, "ratings", sums="statistics of every item"),
+    Entry("masked-fedmavg", masked_fedmavg, "ratings", FEDMAVG, "pulls at every item"),
+    Entry("k-means", k_means, "clusters"),
+    Entry("simplex", simplex, "clusters", FEDMAVG),
+)
+"""Every method; of each kind the default first."""
+
+CATALOG = {entry.name: entry for entry in ENTRIES}
+KINDS = ("real", "private", "blocks", "boolean", "ratings", "clusters")
+"""What data are; private methods are for real data, blocks are of one matrix."""
 
 
 def names(kind: str = "real") -> list[str]:
@@ -148,8 +214,17 @@ def names(kind: str = "real") -> list[str]:
     ['k-means', 'simplex']
     """
     if kind not in KINDS:
-        raise CofactorError(f"kind: expected one of {', '.join(KINDS)}; found {kind!r}.")
-    return list(KINDS[kind])
+        raise unknown("kind", kind, KINDS)
+    if kind == "private":
+        return [entry.name for entry in ENTRIES if entry.private]
+    return [entry.name for entry in ENTRIES if entry.kind == kind and not entry.private]
+
+
+def find(name: str, *more: str) -> Entry:
+    """Return the entry of a name; ``more`` are other names that would have been fine."""
+    if name not in CATALOG:
+        raise unknown("method", name, [*CATALOG, *more])
+    return CATALOG[name]
 
 
 def make(name: str, rank: int, **options: Any) -> Method:
@@ -158,63 +233,21 @@ def make(name: str, rank: int, **options: Any) -> Method:
     >>> make("fedprox", 5, anchor=0.2).anchor
     0.2
     """
-    maker = find(name)
+    entry = find(name)
     if rank != int(rank) or rank < 1:
         raise CofactorError(f"rank must be a whole number >= 1. Found {rank}.")
-    known = options_of(name)
+    check_options(entry, options)
+    for needed, why in (
+        ("shape", "depends on the matrix: expected its shape=(rows, features)"),
+        ("privacy", "adds noise: expected privacy=Privacy(epsilon=..., delta=...)"),
+    ):
+        if needed in entry.options and options.get(needed) is None:
+            raise CofactorError(f"method {name!r} {why}, found none.")
+    return entry.make(rank, **options)
+
+
+def check_options(entry: Entry, options: Iterable[str]) -> None:
+    """Refuse options that a method does not have."""
     for option in options:
-        if option not in known:
-            raise CofactorError(f"method {name!r} has no option {option!r}. Expected one of: {', '.join(known)}.")
-    if "shape" in known and "shape" not in options:
-        raise CofactorError(f"method {name!r} depends on the matrix: expected its shape=(rows, features), found none.")
-    return maker(rank, **options)
-
-
-def make_for(
-    name: str,
-    rank: int,
-    options: Mapping[str, Any],
-    *,
-    participants: int,
-    rounds: int,
-    privacy: Privacy | None = None,
-    secure: bool = False,
-) -> Method:
-    """Build a method by name for a run: for secure sums, and private over its whole plan if that is asked for.
-
-    ``exact`` then starts where sums allow it: at random with privacy, at the moments of all rows with secure
-    summation, which also makes FNMF align at the clients.
-    """
-    if name in PRIVATE:
-        if privacy is None:
-            raise CofactorError(f"method {name!r}: expected privacy=Privacy(epsilon=..., delta=...). Found none.")
-        return make(name, rank, privacy=privacy, parts=threshold(participants) if secure else 1, **options)
-    if name == "exact" and (secure or privacy):
-        options = {"start": "random" if privacy else "moments", **options}
-    if secure and "sums" in options_of(name):
-        options = {"sums": True, **options}
-    return adapt(make(name, rank, **options), participants=participants, rounds=rounds, privacy=privacy, secure=secure)
-
-
-def adapt(
-    method: Method, *, participants: int, rounds: int, privacy: Privacy | None = None, secure: bool = False
-) -> Method:
-    """Return a method as it is, or its private form for a run of so many participants and rounds."""
-    if privacy is None:
-        return method
-    return privately(method, privacy, rounds=rounds, parts=threshold(participants) if secure else 1)
-
-
-def find(name: str) -> Callable[..., Method]:
-    """Return the function that builds the named method; its docstring says what it is."""
-    makers = {name: maker for kind in KINDS.values() for name, maker in kind.items()} | {"auto": auto}
-    if name not in makers:
-        near = difflib.get_close_matches(name, makers, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise CofactorError(f"unknown method {name!r}.{hint} Expected one of: {', '.join(makers)}.")
-    return makers[name]
-
-
-def options_of(name: str) -> list[str]:
-    """Return the options that the named method takes."""
-    return list(inspect.signature(find(name)).parameters)[1:]
+        if option not in entry.options:
+            raise unknown(f"option of method {entry.name!r}", option, entry.options)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import cached_property
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from cofactor.local import arrays, kmeans
 from cofactor.local.init import random_factor
 from cofactor.local.sets import Free, Simplex
-from cofactor.method import Method, total
+from cofactor.method import Traits, total
 from cofactor.methods.fedmavg import FedMAvg
+from cofactor.methods.refusals import NONE
+from cofactor.methods.staged import Staged
+from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared
 
 ROWS_PER_CENTRE = 2
@@ -35,17 +38,19 @@ class Clusters:
     changes: bool = False
 
     rounds = None
-    warm_rounds = 1
-    additive = False
-    signed = True
 
-    def rowwise(self, t: int) -> bool:
-        """Sums and counts add up over rows; seeds are a client's own."""
-        return t >= 1
+    @cached_property
+    def traits(self) -> Traits:
+        """Sums and counts add up over rows; the seeds of round 0 are a client's own."""
+        return Traits("clusters", rowwise=1, running=self.changes, stages=(0, 1))
 
     def partial(self) -> Self:
         """Send changes."""
         return replace(self, changes=True)
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse."""
+        raise PrivacyError(NONE)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``sums`` (k x m), ``counts`` (k) and ``loss``; in round 0 of the client's own centres."""
@@ -56,7 +61,7 @@ class Clusters:
         H = random_factor(self.rank, n_features, rng) if factor is None else factor
         return Shared(H, memory={"seed": int(rng.integers(2**31)), "used": np.zeros(self.rank, bool)})
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """No row belongs anywhere yet."""
         return Local(np.zeros((data.shape[0], self.rank), data.dtype))
 
@@ -84,7 +89,7 @@ class Clusters:
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Cluster the clients' centres; then take means. A centre whose rows are absent stays where it is."""
-        dtype = messages[0].arrays["sums"].dtype
+        dtype = messages[0].dtype("sums")
         sent = total(messages)
         moved = self._seeded(shared, messages) if t == 0 else self._means(shared, sent, t)
         return moved._replace(factor=moved.factor.astype(dtype), loss=float(sent.arrays["loss"]))
@@ -126,62 +131,6 @@ def labels(codes: list[Array]) -> list[Array]:
     return [W.argmax(axis=1) for W in codes]
 
 
-@dataclass(frozen=True)
-class Seeded:
-    """Another method that begins at the seeds of round 0 of :class:`Clusters` instead of at random components."""
-
-    seeds: Clusters
-    method: FedMAvg
-
-    rounds = None
-    warm_rounds = 1
-    additive = False
-    signed = True
-
-    @property
-    def rank(self) -> int:
-        """The number of components k."""
-        return self.method.rank
-
-    def rowwise(self, t: int) -> bool:
-        """Seeds are a client's own."""
-        return t > 0 and self.method.rowwise(t - 1)
-
-    def partial(self) -> Self:
-        """Absent clients are simply not in the means."""
-        return replace(self, method=self.method.partial())
-
-    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """Sums and counts of the client's own centres, then what the method sends."""
-        return self.seeds.schema(n_features, 0) if t == 0 else self.method.schema(n_features, t - 1)
-
-    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
-        """Begin at random or public centres."""
-        return self.seeds.start(n_features, rng, factor)
-
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
-        """Prepare the method."""
-        return self.method.join(data, shared, rng)
-
-    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
-        """Send own centres, then step the method from what the server made of them."""
-        if t > 0:
-            return self.method.step(data, shared, local, t - 1, rng)
-        return local, self.seeds.step(data, shared, local, t, rng)[1]
-
-    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """Seed, then let the method aggregate."""
-        return self.method.aggregate(shared, messages, t - 1) if t > 0 else self.seeds.aggregate(shared, messages, t)
-
-    def factor(self, shared: Shared) -> Array:
-        """Return the method's factor."""
-        return self.method.factor(shared)
-
-    def refit(self, data: Data, factor: Array) -> Array:
-        """Codes for the final factor."""
-        return self.method.refit(data, factor)
-
-
 def k_means(rank: int, *, restarts: int = 20) -> Clusters:
     """Pooled k-means from sums, after federated k-means++ seeds: each row belongs to one component.
 
@@ -190,14 +139,11 @@ def k_means(rank: int, *, restarts: int = 20) -> Clusters:
     return Clusters(rank, restarts)
 
 
-def simplex(rank: int, *, restarts: int = 20, code_steps: int = 10) -> Seeded:
+def simplex(rank: int, *, restarts: int = 20, code_steps: int = 10) -> Staged:
     """Codes on the simplex, shares that add up to 1, after federated k-means++ seeds.
 
     FedMAvg with one step on the factor in every round: more of them let clients that hold few clusters pull all
     centres into theirs.
     """
     method = FedMAvg(rank, code_steps, 1, codes=Simplex(), components=Free())
-    return Seeded(Clusters(rank, restarts), method)
-
-
-CLUSTERS: dict[str, Callable[..., Method]] = {"k-means": k_means, "simplex": simplex}
+    return Staged(Clusters(rank, restarts), 1, method)

@@ -7,7 +7,9 @@ secure summation several clients are one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -19,10 +21,10 @@ from cofactor.local.refit import refit
 from cofactor.local.sets import UnitBall
 from cofactor.local.stats import for_codes, lipschitz, normalize
 from cofactor.local.updates import HALS
-from cofactor.method import total
+from cofactor.method import Traits, total
 from cofactor.privacy import bounded, clip
 from cofactor.privacy.accountant import Unit
-from cofactor.privacy.plan import Plan, Privacy
+from cofactor.privacy.allowance import Allowance, Privacy
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
 BALL = UnitBall()
@@ -41,24 +43,27 @@ class NoisyStatistics:
     """
 
     rank: int
-    plan: Plan
+    allowance: Allowance
     outliers: Outliers | None = None
     sweeps: int = 10
     steps: int = 50
 
-    additive = True
-
     @property
     def rounds(self) -> int:
         """As many as were paid for."""
-        return len(self.plan.shares)
+        return len(self.allowance.shares)
 
-    def rowwise(self, t: int) -> bool:
-        """No: every client adds its own noise."""
-        return False
+    @cached_property
+    def traits(self) -> Traits:
+        """Sums are enough; every client adds its own noise."""
+        return Traits(additive=True, allowance=self.allowance)
 
     def partial(self) -> Self:
         """Absent clients are simply not in the sums."""
+        return self
+
+    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> Self:
+        """It is private already, for the budget that it was made with."""
         return self
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
@@ -69,7 +74,7 @@ class NoisyStatistics:
         """Begin at a random factor, or at a public one: never at one that has seen the data."""
         return Shared(normalize(random_factor(self.rank, n_features, rng) if factor is None else factor))
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Nothing to remember."""
         return Local(np.zeros((data.shape[0], 0)))
 
@@ -77,14 +82,14 @@ class NoisyStatistics:
         """Codes and outliers for the broadcast factor, their statistics, and noise."""
         k, m = shared.factor.shape
         gram, cross = np.zeros((k, k)), np.zeros((k, m))
-        for block in bounded.blocks(data, self.plan.privacy.clip):
+        for block in bounded.blocks(data, self.allowance.privacy.clip):
             W, Z = self._explain(block, shared.factor)
             W = BALL.project(W)
             gram += W.T @ W
             cross += W.T @ clip.rows(Z, 1.0)
-        n = data.shape[0] if self.plan.privacy.unit is Unit.CLIENT else 1
+        n = data.shape[0] if self.allowance.privacy.unit is Unit.CLIENT else 1
         sums = {"gram": symmetric.packed(gram) / n, "cross": cross / n}
-        return local, self.plan.release(t, sums, BOUNDS, rng)
+        return local, self.allowance.release(t, sums, BOUNDS, rng)
 
     def _explain(self, X: Array, H: Array) -> tuple[Array, Array]:
         """Return the codes and the rows without their outliers."""
@@ -95,7 +100,7 @@ class NoisyStatistics:
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Floor the eigenvalues of the noisy gram, then improve H on the noisy statistics."""
         sums, H = total(messages), shared.factor.astype(np.float64)
-        sigma = self.plan.sigma(t, "gram", 1.0, sums.weight)
+        sigma = self.allowance.sigma(t, "gram", 1.0, sums.weight)
         gram = floored(symmetric.unpacked(sums.arrays["gram"], self.rank), 2 * sigma * np.sqrt(self.rank))
         cross = sums.arrays["cross"]
         L = lipschitz(gram)
@@ -103,6 +108,19 @@ class NoisyStatistics:
             H = BALL.project(np.maximum(H - (gram @ H - cross) / L, 0.0))
         alive = H.any(axis=1, keepdims=True)  # a component that noise has erased stays as it was
         return Shared(np.where(alive, H, shared.factor))
+
+    def bench(self, features: int) -> tuple[NoisyStatistics, Array]:
+        """One component per feature."""
+        return replace(self, rank=features, outliers=None), np.eye(features)
+
+    def late(self, shared: Shared, t: int) -> Shared:
+        """Any state will do: rows and codes are always in unit balls."""
+        return shared
+
+    def noise_over_signal(self, *, units: int, features: int, clients: int) -> float:
+        """Noise of the cross statistics over ``n / k``, what one of k equal components has of them."""
+        sigma = self.allowance.sigma(self.rounds - 1, "cross", 1.0, clients)
+        return sigma * (math.sqrt(self.rank) + math.sqrt(features)) * self.rank / units
 
     def factor(self, shared: Shared) -> Array:
         """Return H, rows at norm 1."""
@@ -140,5 +158,5 @@ def dp_nmf(
         raise CofactorError(f"rounds must be at least 1. Found {rounds}.")
     if not 0 < gram_share < 1:
         raise CofactorError(f"gram_share: expected a part of the budget in (0, 1). Found {gram_share}.")
-    plan = Plan(privacy, ({"gram": gram_share, "cross": 1 - gram_share},) * rounds, parts)
-    return NoisyStatistics(rank, plan, None if outliers is None else Outliers(outliers, bound), sweeps, steps)
+    allowance = Allowance(privacy, ({"gram": gram_share, "cross": 1 - gram_share},) * rounds, parts)
+    return NoisyStatistics(rank, allowance, None if outliers is None else Outliers(outliers, bound), sweeps, steps)

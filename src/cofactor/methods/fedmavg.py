@@ -7,9 +7,8 @@ projects the mean of the copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -18,7 +17,11 @@ from cofactor.local.init import random_factor
 from cofactor.local.refit import refit
 from cofactor.local.sets import Free, NonNegativeRows, RowSet
 from cofactor.local.stats import for_codes, for_factor, gain, lipschitz, normalize
-from cofactor.method import Method, total
+from cofactor.method import Traits, total
+from cofactor.methods.client_level import ClientLevel, client_level
+from cofactor.methods.refusals import NONE
+from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.errors import PrivacyError
 from cofactor.schedules import Schedule, at
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared, Stats
 
@@ -66,7 +69,7 @@ class FedMAvg:
     ``code_steps`` is Q1, ``factor_steps`` is Q2 (a number or a schedule), ``gamma`` divides the steps on H. ``codes``
     and ``components`` are the sets that the rows of W_j and of H live in. Codes start at zero, so nothing but H is
     random. Clients send ``n_j H_j`` and ``n_j``: sums are enough, and a draw by data share (see
-    :class:`cofactor.engines.rounds.ByShare`) turns the weighted mean into the poster's plain one.
+    :class:`cofactor.plan.ByShare`) turns the weighted mean into the poster's plain one.
     """
 
     rank: int
@@ -77,15 +80,15 @@ class FedMAvg:
     components: RowSet = field(default_factory=NonNegativeRows)
 
     rounds = None
-    additive = True
-
-    def rowwise(self, t: int) -> bool:
-        """No: the copy a client learns is not a sum over its rows."""
-        return False
+    traits = Traits(additive=True)
 
     def partial(self) -> Self:
         """Absent clients are simply not in the mean."""
         return self
+
+    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> ClientLevel:
+        """Clip and hide the update of each client as a whole."""
+        return client_level(self, privacy, rounds=rounds, parts=parts)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``factor`` (k x m, times the weight) and ``loss``, the client's own objective."""
@@ -96,7 +99,7 @@ class FedMAvg:
         H = random_factor(self.rank, n_features, rng) if factor is None else factor
         return Shared(self.components.project(H))
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Codes nearest to zero."""
         return Local(self.codes.project(np.zeros((data.shape[0], self.rank), data.dtype)))
 
@@ -112,7 +115,7 @@ class FedMAvg:
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Project the mean; a component that vanished stays as it was, so that it can come back."""
-        sums, dtype = total(messages), messages[0].arrays["factor"].dtype
+        sums, dtype = total(messages), messages[0].dtype("factor")
         H = self.components.project(sums.arrays["factor"] / sums.weight)
         return Shared(_keep(H, shared.factor).astype(dtype), loss=float(sums.arrays["loss"]))
 
@@ -140,12 +143,11 @@ class FedMGS:
     components: RowSet = field(default_factory=NonNegativeRows)
 
     rounds = None
-    additive = True
-    warm_rounds = 0
+    traits = Traits(additive=True, rowwise=0)
 
-    def rowwise(self, t: int) -> bool:
-        """Gradients add up over rows."""
-        return True
+    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse."""
+        raise PrivacyError(NONE)
 
     def partial(self) -> Self:
         """Absent clients are simply not in the sums."""
@@ -159,9 +161,9 @@ class FedMGS:
         """Begin at a random factor, or at a public one."""
         return self._averaging().start(n_features, rng, factor)
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Codes nearest to zero."""
-        return self._averaging().join(data, shared, rng)
+        return self._averaging().join(data, shared, t, rng)
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Q1 steps on the codes; the gradient and the gram for the factor."""
@@ -177,7 +179,7 @@ class FedMGS:
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Take one projected step."""
-        sums, dtype = total(messages).arrays, messages[0].arrays["gradient"].dtype
+        sums, dtype = total(messages).arrays, messages[0].dtype("gradient")
         upper = np.zeros((self.rank, self.rank))
         upper[np.triu_indices(self.rank)] = sums["gram"]
         L = self.gamma * lipschitz(upper + np.triu(upper, 1).T)
@@ -232,6 +234,3 @@ def fedmgs(
 ) -> FedMGS:
     """One common gradient step on the factor per round, from summed gradients (compared with in Wang et al. 2022)."""
     return FedMGS(rank, code_steps, gamma, sets.named(codes), sets.named(components))
-
-
-GRADIENT: dict[str, Callable[..., Method]] = {"fedmavg": fedmavg, "fedmgs": fedmgs}

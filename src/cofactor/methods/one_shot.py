@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 
-from cofactor.combine.aggregators import Union
 from cofactor.combine.align import drift
 from cofactor.local.space import NonNegative, Space
-from cofactor.methods.alone import Alone
-from cofactor.methods.summed import Summed
-from cofactor.types import Aggregator, Align, Array, Data, Factorizer, Local, Message, Shared
+from cofactor.method import Traits
+from cofactor.methods.client_level import ClientLevel, client_level
+from cofactor.methods.refusals import NONE
+from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.errors import PrivacyError
+from cofactor.types import Aggregator, Align, Array, CofactorError, Data, Factorizer, Local, Message, Shared
 
 ROWS_PER_COMPONENT = 2
 """A client factorizes at a rank of at most half its rows: with more components than that, H_j is its rows."""
@@ -41,34 +44,38 @@ class OneShot:
         """One, unless aligned uploads are repeated."""
         return self.passes
 
-    @property
-    def additive(self) -> bool:
-        """As the aggregator says."""
-        return self.aggregator.additive
+    @cached_property
+    def traits(self) -> Traits:
+        """As the aggregator says; a client's own factor is not a sum over its rows."""
+        return Traits(self.space.kind, additive=self.aggregator.additive, own=True)
 
     @property
     def _local_rank(self) -> int:
         return self.local_rank or self.rank
 
-    def rowwise(self, t: int) -> bool:
-        """No: the factor a client learns is not a sum over its rows."""
-        return False
-
     def partial(self) -> Self:
         """Absent clients are simply not in the mean."""
         return self
+
+    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> ClientLevel:
+        """Hide the bits of each client as a whole where they are counted as votes; nothing else has a private form."""
+        merge = self.aggregator.noisy()
+        if merge is None or self.traits.kind != "boolean":
+            raise PrivacyError(NONE)
+        return client_level(replace(self, aggregator=merge), privacy, rounds=rounds, parts=parts, bits=True)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """What the aggregator needs, and ``loss``, the client's own objective."""
         return {**self.aggregator.schema(self._local_rank, n_features), "loss": ()}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
-        """Draw a random factor: the common start of aligned uploads, otherwise not used."""
+        """Draw a random factor, or take a public one: the common start of aligned uploads."""
+        if factor is not None and self.align is None:
+            raise CofactorError("a public start has no use where clients factorize alone; leave it out.")
         return Shared(self.space.first_factor(self.rank, n_features, rng) if factor is None else factor)
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Begin with nothing: the factorization belongs to the first step."""
-        self.space.check(data)
         return Local(np.zeros((data.shape[0], self.rank), data.dtype))
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
@@ -96,7 +103,7 @@ class OneShot:
         """Merge; the drift is the mean distance of the clients' factors to the result, components matched."""
         H = self.aggregator(messages, shared.factor, t)
         loss = float(sum(m.arrays["loss"] for m in messages))
-        if self.additive:
+        if self.aggregator.additive:
             return Shared(H, loss=loss)
         return Shared(H, loss=loss, drift=float(np.mean([drift(m.arrays["factor"], H) for m in messages])))
 
@@ -107,8 +114,3 @@ class OneShot:
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the merged factor."""
         return self.space.refit(data, factor)
-
-
-def summaries(rank: int, *, local_rank: int | None = None, restarts: int = 8, required: bool = True) -> OneShot:
-    """Mergeable summaries: local extrapolated HALS, one upload of (H_j, G_j), the union factorized."""
-    return OneShot(rank, Alone(Summed(rank)), Union(rank, restarts, required), local_rank)

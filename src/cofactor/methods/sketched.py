@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,9 +18,11 @@ from cofactor.local.refit import refit
 from cofactor.local.sketch import Drawn, Sketch, Subsampling
 from cofactor.local.stats import gain, lipschitz, normalize
 from cofactor.local.updates import BPP, HALS, MU, ProximalCD
-from cofactor.method import SERVER, Method, total
+from cofactor.method import SERVER, Method, Traits, total
 from cofactor.method import rng as address
 from cofactor.methods.blocks import Blocks, check_cover, cover
+from cofactor.methods.refusals import SKETCH
+from cofactor.privacy.errors import PrivacyError
 from cofactor.schedules import Schedule
 from cofactor.types import Array, CofactorError, Data, DataError, Local, Message, Shared, Stats, Update
 
@@ -45,18 +48,6 @@ class Ramp(Schedule):
 
 
 @dataclass(frozen=True)
-class ShrinkingPGD:
-    """One projected gradient step of length ``1 / (L (1 + decay t))``: stochastic gradients need steps that vanish."""
-
-    decay: float = 0.05
-
-    def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
-        """Return F after the step of iteration t."""
-        L = lipschitz(stats.gram) * (1 + self.decay * t)
-        return np.maximum(F - F.dtype.type(1 / L if L > 0 else 0) * (F @ stats.gram - stats.cross), 0)
-
-
-@dataclass(frozen=True)
 class Sketched:
     """W and H in turn, each from a k x d sum over the clients: ``min_W |X[I] S - W (H S)|``, and so for H.
 
@@ -77,21 +68,20 @@ class Sketched:
     column_sketch: Sketch | None = None
     iterations: int = 50
 
-    additive = True
-    synchronous = True
+    traits = Traits("blocks", additive=True, complete=True)
 
     @property
     def rounds(self) -> int:
         """Two for each iteration, and one for the start."""
         return 2 * self.iterations + 1
 
-    def rowwise(self, t: int) -> bool:
-        """No: a client has columns too."""
-        return False
-
     def partial(self) -> Sketched:
         """Refuse: a sum without one client is not the product."""
         raise CofactorError("a method on row and column blocks needs every client in every round. Found absent ones.")
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse."""
+        raise PrivacyError(SKETCH)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``product`` (k x d), in the last round ``factor`` (k x m); ``loss``; in the first ``covered`` (4 numbers)."""
@@ -109,10 +99,8 @@ class Sketched:
         whole = cover(slice(0, self.n_rows), slice(0, n_features))
         return Shared(empty if factor is None else factor, extra, {"whole": whole})
 
-    def join(self, data: Blocks, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Blocks, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Take the client's columns of the start; the codes are zero."""
-        if not isinstance(data, Blocks):
-            raise DataError(f"expected a row block and a column block, found {type(data).__name__}; see blocks().")
         if data.column_block.shape[0] != self.n_rows:
             raise DataError(f"expected {self.n_rows} rows in all, found {data.column_block.shape[0]}.")
         H = shared.factor
@@ -164,7 +152,8 @@ class Sketched:
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Sum the parts; the first sum tells whether the blocks of all clients are those of one matrix."""
-        sums, dtype = total(messages), next(iter(messages[0].arrays.values())).dtype
+        sums = total(messages)
+        dtype = sums.dtype(next(iter(sums.arrays)))
         loss = float(sums.arrays["loss"]) if t else np.nan
         if t == 0:
             check_cover(sums.arrays["covered"], shared.memory["whole"])

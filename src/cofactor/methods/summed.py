@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,14 @@ from cofactor.local.kernels import cpu
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import for_codes, gain
 from cofactor.local.updates import HALS
-from cofactor.method import Method, total
-from cofactor.types import Array, CofactorError, Data, Local, Message, Shared, Stats, Update
+from cofactor.method import Method, Traits, total
+from cofactor.methods.alone import Alone
+from cofactor.methods.moments import moments
+from cofactor.methods.refusals import NONE
+from cofactor.methods.twin import ROUNDS
+from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.errors import PrivacyError
+from cofactor.types import Array, Data, Local, Message, Shared, Stats, Update
 
 GROW, SHRINK = 1.05, 1.5
 FIRST_SWEEPS = 10
@@ -34,8 +41,6 @@ class Summed:
     server keeps running sums, so whoever is absent stays in the sums with what it sent last. It goes without
     momentum, since a rejected round could not be taken back at absent clients.
 
-    ``warm`` is a method whose rounds come first and give the start; the codes start at zero.
-
     Clients may lack features (:class:`~cofactor.local.columns.SomeColumns`). The gram of a column of H is then the
     sum of A_j over the clients that have it, so ``groups`` (one number per feature, see
     :func:`~cofactor.local.columns.groups`) says which columns share a gram, and a client sends its A_j once for
@@ -45,61 +50,47 @@ class Summed:
     rank: int
     update: Update = field(default_factory=lambda: HALS(3))
     momentum: float = 0.5
-    warm: Any = None
     changes: bool = False
     groups: tuple[int, ...] | None = None
     space: Space = field(default_factory=NonNegative)
+    rounds: int | None = None
 
-    rounds = None
-
-    @property
-    def additive(self) -> bool:
-        """Sums are enough, in the warm rounds too if that method is additive."""
-        return self.warm is None or self.warm.additive
-
-    @property
-    def warm_rounds(self) -> int:
-        """How many rounds belong to the warm method."""
-        return 0 if self.warm is None else self.warm.rounds
-
-    def rowwise(self, t: int) -> bool:
-        """Statistics add up over rows; a warm method sees clients, not rows."""
-        return t >= self.warm_rounds
+    @cached_property
+    def traits(self) -> Traits:
+        """Sums are enough, and add up over rows."""
+        return Traits(self.space.kind, additive=True, rowwise=0, running=self.changes)
 
     def partial(self) -> Summed:
         """Send changes, without momentum."""
         return replace(self, changes=True, momentum=0.0)
 
+    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> Method:
+        """Return the factor of two noisy moments of all rows, which beat noisy statistics of many rounds."""
+        if self.traits.kind != "real":
+            raise PrivacyError(NONE)
+        return moments(self.rank, privacy=privacy, parts=parts, factorize=Alone(Summed(self.rank), ROUNDS))
+
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``gram`` (upper triangle, for each group), ``cross`` (k x m), ``square`` (``|X_j|^2``)."""
-        if warm := self._warm(t):
-            return warm.schema(n_features, t)
         k = self.rank
         return {"gram": (len(self._parts()), k * (k + 1) // 2), "cross": (k, n_features), "square": ()}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
-        """Start as the warm method does, or at a random or public factor."""
-        if self.warm is not None:
-            if factor is not None:
-                raise CofactorError("a public start and a warm start exclude each other; use start='random' with it.")
-            return self.warm.start(n_features, rng)
+        """Begin at a random or a public factor."""
         return self._open(self.space.first_factor(self.rank, n_features, rng) if factor is None else factor)
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
-        """Prepare the warm method's state, or codes of zero."""
-        self.space.check(data)
-        warming = self.warm is not None and "restart" not in shared.extra
-        return self.warm.join(data, shared, rng) if warming else _fresh(data, self.rank)
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
+        """Codes of zero, every row new to the server; all arrays have one entry per row."""
+        codes = np.zeros((data.shape[0], self.rank), data.dtype)
+        rows = {"square": arrays.row_squares(data), "fresh": np.ones(data.shape[0], bool)}
+        return Local(codes, {**rows, "before": codes})
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Update the codes for the broadcast factor; send the statistics, or how they changed."""
-        if warm := self._warm(t):
-            return warm.step(data, shared, local, t, rng)
-        local = local if "square" in local.memory else _fresh(data, self.rank)
         known = local.memory
         codes = known["before"] if shared.extra["restart"] else local.codes
         stats = for_codes(data, shared.factor.astype(data.dtype, copy=False))
-        new = self.update(_first_codes(codes, stats, known["fresh"]), stats, t, codes)
+        new = _improve(self.update, _first_codes(codes, stats, known["fresh"]), stats, t, codes)
         old = np.where(known["fresh"][:, None], new, codes) if known["fresh"].any() else codes
         y = cpu.extrapolate(new, old, float(shared.extra["momentum"]))
         gram = y.T @ y - codes.T @ codes if self.changes else y.T @ y
@@ -113,17 +104,12 @@ class Summed:
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Sum the statistics, update H, extrapolate or restart."""
-        if warm := self._warm(t):
-            shared = warm.aggregate(shared, messages, t)
-            last = t + 1 == self.warm_rounds
-            return self._open(shared.factor)._replace(loss=shared.loss, drift=shared.drift) if last else shared
-        dtype = messages[0].arrays["cross"].dtype
-        old, sums = shared.memory, self._sums(shared.memory, messages)
+        old, (sums, dtype) = shared.memory, self._sums(shared.memory, messages)
         point, momentum = shared.factor.T.astype(np.float64), float(shared.extra["momentum"])
         F, value = np.empty_like(point), 0.0
         for part, gram in zip(self._parts(), sums["gram"], strict=True):
             stats = Stats(gram, sums["cross"][part])
-            F[part] = self.update(point[part], _alive(stats, point[part]), t, old["factor"].T[part])
+            F[part] = _improve(self.update, point[part], _alive(stats, point[part]), t, old["factor"].T[part])
             value += gain(stats, F[part])
         H = np.ascontiguousarray(F.T)
         if momentum > 0 and value > old["gain"]:
@@ -142,9 +128,6 @@ class Summed:
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor."""
         return self.space.refit(data, factor)
-
-    def _warm(self, t: int) -> Method | None:
-        return self.warm if t < self.warm_rounds else None
 
     def _parts(self) -> list[Any]:
         """Return the columns of each group."""
@@ -165,22 +148,24 @@ class Summed:
         sums = {"gram": np.zeros((len(self._parts()), k, k)), "cross": np.zeros((m, k)), "square": np.float64(0)}
         return Shared(H, extra, {**sums, "factor": H.astype(np.float64), "gain": np.float64(0)})
 
-    def _sums(self, memory: Any, messages: list[Message]) -> dict[str, Any]:
-        """Return the statistics of all clients: this round's sum, on top of the running sums for changes."""
-        sent = total(messages).arrays
+    def _sums(self, memory: Any, messages: list[Message]) -> tuple[dict[str, Any], Any]:
+        """Return the statistics of all clients, and in what precision they came.
+
+        They are this round's sum, on top of the running sums for changes.
+        """
+        summed = total(messages)
+        sent = summed.arrays
         sums = {
             "gram": np.stack([_symmetric(upper, self.rank) for upper in sent["gram"]]),
             "cross": sent["cross"].T,
             "square": sent["square"],
         }
-        return {name: memory[name] + a for name, a in sums.items()} if self.changes else sums
+        running = {name: memory[name] + a for name, a in sums.items()} if self.changes else sums
+        return running, summed.dtypes["cross"]
 
 
-def _fresh(data: Data, rank: int) -> Local:
-    """Codes of zero, every row new to the server; all arrays have one entry per row."""
-    codes = np.zeros((data.shape[0], rank), data.dtype)
-    rows = {"square": arrays.row_squares(data), "fresh": np.ones(data.shape[0], bool)}
-    return Local(codes, {**rows, "before": codes})
+def _improve(update: Update, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
+    return update(F, stats, t, previous)
 
 
 def _first_codes(codes: Array, stats: Stats, fresh: Array) -> Array:
@@ -188,7 +173,7 @@ def _first_codes(codes: Array, stats: Stats, fresh: Array) -> Array:
     if not fresh.any():
         return codes
     start = codes.copy()
-    start[fresh] = HALS(FIRST_SWEEPS)(codes[fresh], Stats(stats.gram, stats.cross[fresh]))
+    start[fresh] = _improve(HALS(FIRST_SWEEPS), codes[fresh], Stats(stats.gram, stats.cross[fresh]))
     return start
 
 

@@ -7,9 +7,8 @@ the weight of proximal coordinate descent is relative to the gram, so that the u
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -19,10 +18,12 @@ from cofactor.local.columns import SomeColumns
 from cofactor.local.sketch import Drawn, Sketch, Subsampling, right, sketched_stats
 from cofactor.local.stats import for_codes, gain, normalize
 from cofactor.local.updates import ProximalCD
-from cofactor.method import SERVER, Method, total
+from cofactor.method import SERVER, Traits, total
 from cofactor.method import rng as address
 from cofactor.methods.averaged import Averaged
+from cofactor.methods.refusals import SKETCH
 from cofactor.methods.sketched import WEIGHT, Ramp
+from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, DataError, Local, Message, Shared, Stats
 
 
@@ -36,6 +37,11 @@ class Relaxed:
 
     rho: float = 10.0
     additive = True
+    streams = True
+
+    def noisy(self) -> Relaxed:
+        """Return itself: a mean takes noise."""
+        return self
 
     def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
         """``factor`` (k x m), times the weight."""
@@ -68,21 +74,20 @@ class Exchanged:
     every: int = 5
 
     rounds = None
-    additive = True
-    synchronous = True
+    traits = Traits(additive=True, complete=True)
 
     @property
     def rank(self) -> int:
         """The rank of ``inner``."""
         return self.inner.rank
 
-    def rowwise(self, t: int) -> bool:
-        """No: the factor a client learns is not a sum over its rows."""
-        return False
-
     def partial(self) -> Self:
         """Absent clients are simply not in the mean."""
         return self
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse."""
+        raise PrivacyError(SKETCH)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``factor`` (k x m) in a full round, ``sketched`` (k x d) in the others, and ``loss``."""
@@ -96,11 +101,11 @@ class Exchanged:
         first = self.inner.start(n_features, rng, factor)
         return first._replace(extra={"seed": np.int64(rng.integers(1 << 62)), "sketched": np.zeros((self.rank, 0))})
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Draw random codes; ``cycle`` is the full round whose factor the client has."""
         if isinstance(data, SomeColumns):
             raise DataError("a common sketch of the features needs all of them at every client. Found missing ones.")
-        local = self.inner.join(data, shared, rng)
+        local = self.inner.join(data, shared, t, rng)
         return Local(local.codes, {"factor": local.memory["factor"], "cycle": np.int64(-1)})
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
@@ -197,14 +202,3 @@ def asyn_sd(rank: int, *, sweeps: int = 5, weight: float = WEIGHT, rho: float = 
 def asyn_ssd_v(rank: int, *, sweeps: int = 5, weight: float = WEIGHT, rho: float = 10.0, size: float = 0.1) -> Averaged:
     """Asyn-SSD-V: Asyn-SD with a private sketch of the rows in the half-problem of H."""
     return _averaged(rank, sweeps, weight, aggregator=Relaxed(rho), sketch=Subsampling(size))
-
-
-SYN: dict[str, Callable[..., Method]] = {
-    "syn-sd": syn_sd,
-    "syn-ssd-u": syn_ssd_u,
-    "syn-ssd-v": syn_ssd_v,
-    "syn-ssd-uv": syn_ssd_uv,
-    "asyn-sd": asyn_sd,
-    "asyn-ssd-v": asyn_ssd_v,
-}
-"""Makers of the secure distributed methods."""

@@ -7,21 +7,22 @@ Gaussian and cut at zero, has nearly the factor of the data, however the rows ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from cofactor.local import arrays, symmetric
 from cofactor.local.refit import refit
 from cofactor.local.stats import normalize
-from cofactor.method import total
-from cofactor.methods.alone import Alone
-from cofactor.methods.summed import Summed
-from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
+from cofactor.method import Traits, total
+from cofactor.methods.refusals import NONE
+from cofactor.privacy.errors import PrivacyError
+from cofactor.types import Array, CofactorError, Data, Factorizer, Local, Message, Shared
 
 WIDEST = 2048
 """Of more features than these only the ones with the largest mean enter the second moment."""
 ROWS, ROUNDS = 4000, 300
+"""Rows of the twin, and rounds in which it is factorized."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,19 @@ class Twin:
     """
 
     rank: int
+    factorize: Factorizer
     widest: int = WIDEST
 
-    additive = True
     rounds = 2
-
-    def rowwise(self, t: int) -> bool:
-        """Sums add up over rows."""
-        return True
+    traits = Traits(additive=True)  # not rowwise: stacked sums round otherwise, and few rows leave directions open
 
     def partial(self) -> Self:
         """Absent clients are simply not in the sums."""
         return self
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse: :class:`~cofactor.methods.moments.Moments` is this with noise."""
+        raise PrivacyError(NONE)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``sum`` (m); then ``moment`` (packed)."""
@@ -57,7 +59,7 @@ class Twin:
             raise CofactorError("a factor of moments takes no start: it comes from two sums alone.")
         return opened(self.rank, n_features, self.widest, rng)
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Nothing to remember."""
         return Local(np.zeros((data.shape[0], self.rank), data.dtype))
 
@@ -77,8 +79,8 @@ class Twin:
         if t == 0:
             return centred(shared, sums.arrays["sum"] / sums.weight, self.widest)
         values, vectors = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], len(shared.extra["features"])))
-        H = factor_of(shared, np.maximum(values, 0.0), vectors, rows=sums.weight)
-        return shared._replace(factor=H.astype(messages[0].arrays["moment"].dtype))
+        H = factor_of(shared, np.maximum(values, 0.0), vectors, rows=sums.weight, factorize=self.factorize)
+        return shared._replace(factor=H.astype(sums.dtype("moment")))
 
     def factor(self, shared: Shared) -> Array:
         """Return the factor of the twin."""
@@ -101,7 +103,7 @@ def centred(shared: Shared, mean: Array, widest: int) -> Shared:
     return shared._replace(extra={**shared.extra, "center": np.maximum(mean, 0.0), "features": chosen})
 
 
-def factor_of(shared: Shared, values: Array, vectors: Array, *, rows: float) -> Array:
+def factor_of(shared: Shared, values: Array, vectors: Array, *, rows: float, factorize: Factorizer) -> Array:
     """Draw the twin of so many rows with these eigenvalues of their centred second moment, and factorize it (k x m).
 
     Features outside the moment do not vary, so one column of the same norm, the last, stands for all of them; columns
@@ -115,7 +117,7 @@ def factor_of(shared: Shared, values: Array, vectors: Array, *, rows: float) -> 
     drawn = np.random.default_rng([seed, 1]).standard_normal((ROWS, len(values))) * np.sqrt(values / rows)
     varying = np.maximum(center[chosen] + drawn @ vectors.T, 0.0)
     twin = np.hstack([varying, np.full((ROWS, 1), length)]).astype(np.float32)
-    H = Alone(Summed(rank), ROUNDS)(twin, rank, np.random.default_rng(seed))[1].astype(np.float64)
+    H = factorize(twin, rank, np.random.default_rng(seed))[1].astype(np.float64)
     spread = np.outer(H[:, -1], rest / max(length, 1e-300))
     spread[:, chosen] = H[:, :-1]
     return spread

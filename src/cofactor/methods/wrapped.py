@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from cofactor.method import Traits
+from cofactor.methods.refusals import NONE
+from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared
 
 
@@ -26,18 +30,18 @@ class Wrapped:
         """As the method says."""
         return self.method.rounds
 
-    @property
-    def additive(self) -> bool:
-        """As the method says."""
-        return self.method.additive
-
-    def rowwise(self, t: int) -> bool:
-        """No: every client changes its own message."""
-        return False
+    @cached_property
+    def traits(self) -> Traits:
+        """As the method says, but every client changes its own message."""
+        return replace(self.method.traits, rowwise=None)
 
     def partial(self) -> Self:
         """Wrap the method's form for absent clients."""
         return replace(self, method=self.method.partial())
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse: messages that were changed already have no bound that is known."""
+        raise PrivacyError(NONE)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """As the method says."""
@@ -47,9 +51,9 @@ class Wrapped:
         """As the method does."""
         return self.method.start(n_features, rng, factor)
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """As the method does."""
-        return self.method.join(data, shared, rng)
+        return self.method.join(data, shared, t, rng)
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """As the method does."""

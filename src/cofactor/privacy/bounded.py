@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from cofactor.local import arrays
 from cofactor.types import Array, Data
+
+LEAST, MOST = 1e-20, 1e20
+"""Sums of squares between these have all their digits, in single precision too; other rows are measured scaled."""
+SLACK = 1 + 1e-9
+
+
+class Scales(NamedTuple):
+    """What brings rows into the unit ball: ``x / top * scale``; ``top`` is 1 but for rows of extreme size."""
+
+    top: Array
+    scale: Array
+
+    def of(self, rows: slice) -> Scales:
+        """Return those of some rows, ready for their columns."""
+        return Scales(self.top[rows, None], self.scale[rows, None])
 
 
 def blocks(X: Data, bound: float | None, columns: Array | None = None) -> Iterator[Array]:
@@ -17,22 +33,66 @@ def blocks(X: Data, bound: float | None, columns: Array | None = None) -> Iterat
     Rows are scaled to norm 1 (zero rows stay) if ``bound`` is None, and otherwise clipped to norm ``bound`` and divided
     by it. It is the norm of the whole row that counts.
     """
-    scale = scales(X, bound)
+    scales = scales_of(X, bound)
     if columns is not None and sparse.issparse(X):
         X, columns = X.tocsc()[:, columns].tocsr(), None
     for here, block in arrays.blocks(X):
-        yield (block if columns is None else block[:, columns]) * scale[here, None]
+        top, scale = scales.of(here)
+        yield _inside((block if columns is None else block[:, columns]) / top * scale)
 
 
 def total(X: Data, bound: float | None) -> Array:
     """Return the sum of all rows, each in the unit ball (m)."""
     if sparse.issparse(X):
-        return X.astype(np.float64).T @ scales(X, bound)
+        top, scale = scales_of(X, bound)
+        return _divided(X, top).T @ scale
     return np.sum([block.sum(axis=0) for block in blocks(X, bound)], axis=0)
 
 
-def scales(X: Data, bound: float | None) -> Array:
-    """Return the factor that brings each row into the unit ball (n)."""
-    squares = X.astype(np.float64).power(2).sum(axis=1) if sparse.issparse(X) else arrays.row_squares(X)
-    norms = np.sqrt(np.asarray(squares, dtype=np.float64).ravel())
-    return 1 / (np.maximum(norms, bound) if bound is not None else np.where(norms > 0, norms, 1.0))
+def scales_of(X: Data, bound: float | None) -> Scales:
+    """Return what brings each row into the unit ball (n), for every finite row of any size.
+
+    Squares of entries near 1e-162 vanish and those near 1e155 overflow (1e-23 and 1e19 in single precision), so that
+    rows whose sum of squares is out of the ordinary are divided by their largest entry first.
+    """
+    wide = X.astype(np.float64) if sparse.issparse(X) else X
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.asarray(wide.power(2).sum(axis=1) if sparse.issparse(wide) else arrays.row_squares(wide))
+    squares = squares.astype(np.float64).ravel()
+    top, ordinary = np.ones(len(squares)), (squares > LEAST) & (squares < MOST)
+    if not ordinary.all():
+        odd = np.flatnonzero(~ordinary)
+        top[odd], squares[odd] = _measured(arrays.rows(X, odd))
+    norms = np.sqrt(squares)  # of rows divided by their top
+    unit = 1 / np.where(norms > 0, norms, 1.0)
+    if bound is None:
+        return Scales(top, unit)
+    with np.errstate(over="ignore"):  # where that happens, or the row is zero, it is not used
+        short = (top * norms <= bound) & (norms > 0)
+        return Scales(top, np.where(short, top / bound, unit))
+
+
+def _measured(X: Data) -> tuple[Array, Array]:
+    """Return the largest entry of every row (1 for zero rows), and the sum of squares of the row divided by it."""
+    top, squares = np.ones(X.shape[0]), np.zeros(X.shape[0])
+    for here, block in arrays.blocks(X):
+        largest = np.abs(block).max(axis=1)
+        top[here] = np.where(largest > 0, largest, 1.0)
+        squares[here] = np.square(block / top[here, None]).sum(axis=1)
+    return top, squares
+
+
+def _divided(X: Data, top: Array) -> Data:
+    """Return sparse rows divided by their top; a product with 1 / top would overflow for the smallest."""
+    rows = X.tocsr().astype(np.float64)
+    values = rows.data / np.repeat(top, np.diff(rows.indptr))
+    return sparse.csr_matrix((values, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def _inside(block: Array) -> Array:
+    """Return rows that are in the unit ball: measured, not assumed; what lies outside is shortened."""
+    norms = np.sqrt(np.einsum("ij,ij->i", block, block))
+    outside = norms > SLACK
+    if outside.any():
+        block[outside] /= norms[outside, None]
+    return block

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy import sparse
 
@@ -14,15 +12,9 @@ from cofactor.types import Array, Data
 
 def norm(x: Array, bound: float) -> Array:
     """Return ``x min(1, bound / |x|)`` with the Frobenius norm."""
-    return joint({"x": x}, bound)["x"]
-
-
-def joint(arrays: Mapping[str, Array], bound: float) -> dict[str, Array]:
-    """Return all arrays times ``min(1, bound / |(a, b, ...)|)``: one clip of everything a client sends."""
     check_positive("clip", bound)
-    length = _norm(arrays)
-    scale = 1.0 if length <= bound else bound / length
-    return {name: np.asarray(a, dtype=np.float64) * scale for name, a in arrays.items()}
+    length = _norm(x)
+    return np.asarray(x, dtype=np.float64) * (1.0 if length <= bound else bound / length)
 
 
 def rows(X: Data, bound: float) -> Data:
@@ -34,21 +26,20 @@ def rows(X: Data, bound: float) -> Data:
     return X * _row_scale(X, bound)[:, None]
 
 
-def require(arrays: Mapping[str, Array], bound: float) -> None:
+def require(x: Array, bound: float) -> None:
     """Raise :class:`OutOfRangeError` if a message that was to be clipped is longer than its bound."""
-    length = _norm(arrays)
+    length = _norm(x)
     if length > bound * (1 + 1e-9):
         raise OutOfRangeError(f"a message clipped to norm {bound:g} was expected. Found norm {length:g}.")
 
 
-def _norm(arrays: Mapping[str, Array]) -> float:
-    """The joint Frobenius norm, scaled by the largest entry so that squares cannot overflow."""
-    flat = [np.asarray(a, dtype=np.float64).ravel() for a in arrays.values()]
-    for name, a in zip(arrays, flat):
-        if not np.isfinite(a).all():
-            raise NotFiniteError(f"array {name!r} has NaN or infinite values; they cannot be clipped.")
-    top = max((float(np.abs(a).max(initial=0.0)) for a in flat), default=0.0)
-    return top * float(np.sqrt(sum(float(np.sum((a / top) ** 2)) for a in flat))) if top > 0 else 0.0
+def _norm(x: Array) -> float:
+    """The Frobenius norm, scaled by the largest entry so that squares cannot overflow."""
+    flat = np.asarray(x, dtype=np.float64).ravel()
+    if not np.isfinite(flat).all():
+        raise NotFiniteError("a message has NaN or infinite values; they cannot be clipped.")
+    top = float(np.abs(flat).max(initial=0.0))
+    return top * float(np.sqrt(np.sum((flat / top) ** 2))) if top > 0 else 0.0
 
 
 def _row_scale(X: Data, bound: float) -> Array:

@@ -25,7 +25,7 @@ class BudgetError(PrivacyError):
 
 
 class UnitError(PrivacyError):
-    """Costs of different units (record, client, cell) cannot be added up."""
+    """Costs of different units (record, client) cannot be added up."""
 
 
 class AuditError(PrivacyError):

@@ -44,11 +44,6 @@ def log_delta(epsilon: float, mu: float) -> float:
     return _log_delta(epsilon / mu - mu / 2, mu)
 
 
-def delta(epsilon: float, mu: float) -> float:
-    """Return delta(eps) of a Gaussian mechanism: ``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)``."""
-    return math.exp(log_delta(epsilon, mu))
-
-
 def epsilon(mu: float, delta: float) -> float:
     """Return the smallest eps with ``delta(eps) <= delta``; mu = 0 is no release, mu = inf no noise.
 
@@ -91,18 +86,6 @@ def calibrate(epsilon: float, delta: float) -> float:
 def compose(multipliers: Iterable[float]) -> float:
     """Return the mu of all releases together: ``mu^2 = sum_i (Delta_i / sigma_i)^2``; no noise is mu = inf."""
     return math.sqrt(math.fsum(math.inf if z == 0 else z**-2 for z in multipliers))
-
-
-def allocate(epsilon: float, delta: float, *, rounds: int, shares: Iterable[float] = (1.0,)) -> tuple[float, ...]:
-    """Split a total over rounds and the releases of one round: ``mu_i^2 = mu^2 share_i / (rounds sum_j share_j)``.
-
-    Returns one multiplier per share; ``shares=(1, 1)`` gives A and B the same multiplier.
-    """
-    parts = [check_positive("share", s) for s in shares]
-    if rounds < 1 or not parts:
-        raise ParameterError(f"at least one round and one release are needed. Found {rounds} and {len(parts)}.")
-    z = calibrate(epsilon, delta)
-    return tuple(z * math.sqrt(rounds * math.fsum(parts) / s) for s in parts)
 
 
 def _log_delta(a: float, mu: float) -> float:

@@ -37,10 +37,10 @@ def from_grid(steps: Array) -> Array:
     return np.asarray(steps) * STEP
 
 
-def on_grid(sensitivity: float, size: int, *, order: int = 2) -> float:
-    """Return the sensitivity of ``size`` values on the grid: Delta + 2 sqrt(d) 2^-24 in L2, Delta + 2 d 2^-24 in L1.
+def on_grid(sensitivity: float, size: int) -> float:
+    """Return the L2 sensitivity of ``size`` values on the grid: Delta + 2 sqrt(d) 2^-24.
 
     In each of two worlds a value moves by up to half a step when it is rounded, and by up to half a step when it was a
     floating-point sum (true for float64 sums up to about 1e7 in size).
     """
-    return sensitivity + 2 * (math.sqrt(size) if order == 2 else size) * STEP
+    return sensitivity + 2 * math.sqrt(size) * STEP

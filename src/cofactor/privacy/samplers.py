@@ -1,4 +1,4 @@
-"""Exact noise on the integers, in blocks: Laplace and Gaussian rounded to the grid, and the discrete Gaussian.
+"""Exact noise on the integers, in blocks: the Gaussian rounded to the grid, and the discrete Gaussian.
 
 Everything reduces to coins of probability exp(-gamma) (Canonne, Kamath and Steinke 2020, algorithms 1-3; Karney 2016,
 "Sampling exactly from the normal distribution", for the continuous law). A coin compares a 64-bit uniform u with
@@ -32,18 +32,6 @@ def coins(gamma: Array, exact: Callable[[int], Fraction], source: Source) -> Arr
     for i in np.flatnonzero(np.abs(gap) < SLACK):
         heads[i] = _settle(int(words[i]), exact(int(i)), source)
     return np.asarray(heads)
-
-
-def rounded_laplace(scale: int, n: int, source: Source) -> Array:
-    """Return n draws of a Laplace of integer scale, each rounded to the nearest integer (int64).
-
-    ``P(|k| >= j) = exp(-(j - 1/2) / scale)``: zero with probability 1 - exp(-1/(2 scale)), else 1 + geometric.
-    """
-    _check_scale(scale)
-    gamma = np.full(n, 0.5 / scale)
-    away = coins(gamma, lambda _: Fraction(1, 2 * scale), source)
-    size = away * (1 + _geometric(scale, n, source))
-    return np.where(source.bits(n), -size, size)
 
 
 def rounded_gaussian(sigma: float, n: int, source: Source) -> Array:

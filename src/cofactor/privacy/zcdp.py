@@ -52,18 +52,6 @@ def calibrate(epsilon_: float, delta: float) -> float:
     return math.sqrt(0.5 / found)
 
 
-def distributed_rho(sigma: float, sensitivity: float, *, clients: int, size: int) -> float:
-    """Return the rho of a sum of ``clients`` discrete Gaussians of parameter sigma each, in grid units.
-
-    Their sum is not quite a discrete Gaussian: with ``tau = 10 sum_{k<c} exp(-2 pi^2 sigma^2 k/(k+1))`` and
-    ``e = Delta / (sqrt(c) sigma)``, ``rho = min(e^2 + tau d / 2, (e + tau sqrt(d))^2) / 2`` (Kairouz, Liu and Steinke
-    2021, "The distributed discrete Gaussian mechanism"). On a 24-bit grid tau is 0 to machine precision.
-    """
-    gap = 10 * math.fsum(math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1)) for k in range(1, clients))
-    plain = sensitivity / (math.sqrt(clients) * sigma)
-    return 0.5 * min(plain**2 + gap * size / 2, (plain + gap * math.sqrt(size)) ** 2)
-
-
 def paper_epsilon(multipliers: Iterable[float], delta: float) -> float:
     """Return the epsilon that DP-NMF prints, for comparison: ``mu^2 / 2 + mu sqrt(2 log(1/delta))``.
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cofactor.report import words
-from cofactor.report.folder import Folder, read
-from cofactor.report.sections import boolean, components, fit, overview, traffic
+from cofactor.report.charts import finite
+from cofactor.report.contents import Folder, read
+from cofactor.report.meanings import meaning, why_alone
+from cofactor.report.sections import components, overview, quality, tiles, traffic
 from cofactor.types import CofactorError
 
 
@@ -25,9 +27,9 @@ class Section(NamedTuple):
 
 SECTIONS = [
     Section("summary", "Summary", overview.summary),
-    Section("convergence", "Convergence", fit.convergence),
-    Section("clients", "Clients", fit.clients),
-    Section("drift", "Drift and match", fit.drift),
+    Section("convergence", "Convergence", quality.convergence),
+    Section("clients", "Clients", quality.clients),
+    Section("drift", "Drift and match", quality.drift),
     Section("components", "Components", components.components),
     Section("rank", "Rank selection", components.rank),
     Section("communication", "Communication", traffic.communication),
@@ -35,10 +37,19 @@ SECTIONS = [
     Section("privacy", "Privacy", traffic.privacy),
     Section("settings", "Settings", overview.settings),
 ]
-FILTERS = [words.number, words.fixed, words.size, words.duration, words.percent, words.moment, words.counted]
+FILTERS = [
+    words.number,
+    words.fixed,
+    words.size,
+    words.duration,
+    words.percent,
+    words.moment,
+    words.counted,
+    words.measure,
+]
 
 
-BOOLEAN = Section("boolean", "Boolean view", boolean.view)
+BOOLEAN = Section("boolean", "Boolean view", tiles.view)
 """Shown on request only: its pictures are rows."""
 
 
@@ -74,10 +85,21 @@ def page(folder: Folder, *, pictures: bool = False) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update({function.__name__: function for function in FILTERS})
-    after = [section.id for section in SECTIONS].index("components") + 1
-    sections = [*SECTIONS[:after], BOOLEAN, *SECTIONS[after:]] if pictures else SECTIONS
+    sections = sections_of(folder, pictures=pictures)
     content = {section.id: section.build(folder) for section in sections}
     return environment.get_template("report.html.j2").render(run=folder, sections=sections, content=content)
+
+
+def sections_of(folder: Folder, *, pictures: bool = False) -> list[Section]:
+    """Return the sections that a run has: none about what its kind of data cannot have."""
+    alone, drifted = why_alone(folder), finite([line.drift for line in folder.history])
+    absent = {"rank": folder.rank is None and not meaning(folder).ranks, "drift": alone and not drifted}
+    found = [section for section in SECTIONS if not absent.get(section.id)]
+    if alone:
+        found = [section._replace(title="Drift") if section.id == "drift" else section for section in found]
+    if pictures:
+        found.insert([section.id for section in found].index("components") + 1, BOOLEAN)
+    return found
 
 
 def _write(path: Path, content: bytes) -> None:

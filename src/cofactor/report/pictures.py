@@ -7,6 +7,7 @@ import io
 
 import numpy as np
 
+from cofactor.local.arrays import block_means
 from cofactor.types import Array
 
 SIDE, LEVELS = 64, 32
@@ -28,16 +29,5 @@ def data_uri(values: Array, ink: tuple[int, int, int] = BLACK) -> str:
 def component(row: Array, shape: tuple[int, int], *, order: str = "C") -> str:
     """Return one component as a picture, scaled to its own largest weight."""
     image = np.abs(row.reshape(shape, order="F" if order == "F" else "C"))
-    image = shrink(image)
+    image = block_means(image, SIDE)
     return data_uri(image / (image.max() or 1.0))
-
-
-def shrink(image: Array, side: int = SIDE) -> Array:
-    """Take block means until no side is longer than ``side``."""
-    height, width = image.shape
-    block = -(-max(height, width) // side)
-    if block == 1:
-        return image
-    rows, columns = (np.arange(0, n, block) for n in (height, width))
-    sums = np.add.reduceat(np.add.reduceat(image, rows, axis=0), columns, axis=1)
-    return sums / np.outer(np.diff(np.append(rows, height)), np.diff(np.append(columns, width)))

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cofactor.combine.align import Lap
+from cofactor.records import RankScan
 from cofactor.types import Array
 
 INK, ACCENT, MUTED = "#22303c", "#0f766e", "#5b6b78"
@@ -45,23 +46,26 @@ def _picture(axis: Any, image: Array) -> None:
         spine.set_color("#c9d3da")
 
 
-def rank_scan(path: Path, scan: dict[str, Any]) -> Path:
+def rank_scan(path: Path, scan: RankScan) -> Path:
     """Draw held-out error (with a band of one standard deviation) and stability against the rank."""
-    ranks = np.array(scan["ranks"])
-    mean, spread, training = (np.array(scan[n], float) for n in ("heldout_mean", "heldout_std", "training_error"))
+    ranks = np.array(scan.ranks)
+    mean, spread, training = (np.array(a, float) for a in (scan.heldout_mean, scan.heldout_std, scan.training_error))
     figure = Figure(figsize=(8.4, 3.4), facecolor="white", layout="constrained")
     left, right = figure.subplots(1, 2)
     left.fill_between(ranks, mean - spread, mean + spread, color=ACCENT, alpha=0.15, linewidth=0)
     left.plot(ranks, mean, color=ACCENT, marker="o", markersize=3, label="held-out cells")
     left.plot(ranks, training, color=MUTED, linestyle="--", label="kept cells")
     left.set(xlabel="rank", ylabel="relative squared error", title="Error")
-    for name, label, style in (("seed_stability", "over seeds", "-"), ("client_stability", "over clients", ":")):
-        right.plot(ranks, np.array(scan[name], float), color=ACCENT, linestyle=style, label=label)
+    for values, label, style in (
+        (scan.seed_stability, "over seeds", "-"),
+        (scan.client_stability, "over clients", ":"),
+    ):
+        right.plot(ranks, np.array(values, float), color=ACCENT, linestyle=style, label=label)
     right.set(xlabel="rank", ylabel="mean matched cosine", ylim=(0, 1.02), title="Stability")
     for axis in (left, right):
-        axis.axvline(scan["suggestion"], color=MUTED, linewidth=0.8)
+        axis.axvline(scan.suggestion, color=MUTED, linewidth=0.8)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)
-    figure.suptitle(f"Suggested rank {scan['suggestion']}", x=0.01, ha="left", color=INK, size=11)
+    figure.suptitle(f"Suggested rank {scan.suggestion}", x=0.01, ha="left", color=INK, size=11)
     figure.savefig(path, dpi=150)
     return path

@@ -104,6 +104,11 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def measure(name: str) -> str:
+    """Return the name of a measure of rankings as it is written: ``NDCG@10``, ``precision@10``."""
+    return name.replace("ndcg", "NDCG")
+
+
 def clean(value: Any) -> Any:
     """Replace characters that would hide or reorder text; everything that is printed passes through here.
 

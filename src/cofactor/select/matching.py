@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,19 @@ USED = 0.1
 OWN_RESTARTS, OWN_ITERATIONS = 2, 50
 
 
+def unit(H: Array) -> Array:
+    """Return H with rows at norm 1, in double precision."""
+    return normalize(H.astype(np.float64))
+
+
+def fitted(union: Sequence[Summary], rank: int, **setting: Any) -> Array:
+    """Return the factor of a union of summaries."""
+    return summaries.fit(union, rank, **setting)[0]
+
+
 def partners(reference: Array, H: Array) -> tuple[Array, Array]:
     """Return the reference (k x m) and, row by row, its partners in H, all at norm 1; zeros without a partner."""
-    A, B = (normalize(M.astype(np.float64)) for M in (reference, H))
+    A, B = unit(reference), unit(H)
     return A, Lap()(A, B) @ B
 
 
@@ -57,7 +68,7 @@ def own_components(summary: Summary, share: Array, *, seed: int = 0) -> Array:
     rank, alive = max(int(np.sum(share >= USED / len(share))), 1), np.diag(summary.gram) > 0
     if rank >= alive.sum():
         return summary.factor[alive]
-    return summaries.fit([summary], rank, seed=seed, restarts=OWN_RESTARTS, iterations=OWN_ITERATIONS)[0]
+    return fitted([summary], rank, seed=seed, restarts=OWN_RESTARTS, iterations=OWN_ITERATIONS)
 
 
 def client_agreement(union: Sequence[Summary], H: Array, C: Array) -> float:

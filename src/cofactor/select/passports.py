@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from cofactor.combine import summaries
+from cofactor import kinds
 from cofactor.combine.summaries import Summary
-from cofactor.engines.inline import check_clients
-from cofactor.local.stats import normalize, unit_rows
+from cofactor.kinds.numbers import NON_NEGATIVE
+from cofactor.local.stats import unit_rows
 from cofactor.method import SERVER, rng
 from cofactor.methods.alone import Alone
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.methods.summed import Summed
-from cofactor.select.matching import cosines, distances, own_components, shares
+from cofactor.select.matching import cosines, distances, fitted, own_components, shares, unit
 from cofactor.types import Array, CofactorError, Data, Message
 
 FOUND = 0.8
@@ -48,27 +47,6 @@ class Passport:
     client_shares: tuple[float, ...]
     features: tuple[tuple[str | int, float], ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in lists, dictionaries and numbers that JSON knows."""
-        features = [{"feature": name, "weight": weight} for name, weight in self.features]
-        lists = {"cosines": list(self.cosines), "client_shares": list(self.client_shares)}
-        return {**asdict(self), **lists, "features": features}
-
-
-def table(passports: Sequence[Passport]) -> list[dict[str, Any]]:
-    """One short row per component, by falling share, ready to print."""
-    return [
-        {
-            "component": p.component,
-            "share": p.share,
-            "clients": f"{p.clients}/{p.n_clients}",
-            "stability": p.stability,
-            "drift": p.drift,
-            "features": ", ".join(str(name) for name, _ in p.features),
-        }
-        for p in sorted(passports, key=lambda p: -p.share)
-    ]
-
 
 def passports(
     Xs: Sequence[Data],
@@ -86,11 +64,15 @@ def passports(
     Clients factorize alone and send one summary and the k x k gram of their codes (:func:`describe`); all else
     is done by the server (:func:`assemble`). ``history_factors`` are the shared factors of the rounds, oldest first.
     """
-    data = check_clients(Xs)
+    data = kinds.check(NON_NEGATIVE, Xs)
     _check(data, factor, codes)
-    work = [(X, factor, W, rng(seed, j, 0)) for j, (X, W) in enumerate(zip(data, codes, strict=True))]
+
+    def described(j: int) -> Message:
+        own = factorize_alone(data[j], len(factor), rng(seed, j, 0))
+        return describe(data[j], factor, codes=codes[j], own=own)
+
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        messages = list(pool.map(lambda w: describe(w[0], w[1], codes=w[2], rng=w[3]), work))
+        messages = list(pool.map(described, range(len(data))))
     return assemble(
         messages,
         factor,
@@ -102,20 +84,30 @@ def passports(
     )
 
 
-def describe(X: Data, factor: Array, *, codes: Array, rng: np.random.Generator) -> Message:
-    """Client: its own summary ``factor`` (k x m) and ``gram`` (k x k), and ``code_gram = W^T W`` (k x k) of its codes.
+Own = tuple[Array, Array]
+"""Codes and factor of a client alone."""
+
+
+def factorize_alone(X: Data, rank: int, rng: np.random.Generator) -> Own:
+    """Client: its own codes and factor, as the one-upload start finds them, zeros where it has too few rows."""
+    n, m = X.shape
+    V, H = np.zeros((n, rank), X.dtype), np.zeros((rank, m), X.dtype)
+    r = min(rank, n // ROWS_PER_COMPONENT, m)
+    if r > 0:
+        V[:, :r], H[:r] = Alone(Summed(r))(X, r, rng)
+    return V, H
+
+
+def describe(X: Data, factor: Array, *, codes: Array, own: Own) -> Message:
+    """Client: its own summary ``factor`` (r x m) and ``gram`` (r x r), and ``code_gram = W^T W`` (k x k) of its codes.
 
     A client of one row sends an empty summary: it would be that row.
     """
-    k, m = factor.shape
     W, _ = unit_rows(codes.astype(np.float64), factor.astype(np.float64))
-    own, gram = np.zeros((k, m), X.dtype), np.zeros((k, k))
-    r = min(k, X.shape[0] // ROWS_PER_COMPONENT, m)
-    if r > 0:
-        V, H = Alone(Summed(r))(X, r, rng)
-        own[:r], gram[:r, :r] = H, V.T.astype(np.float64) @ V
-        own[np.diag(gram) == 0] = 0
-    return Message({"factor": own, "gram": gram, "code_gram": W.T @ W}, float(X.shape[0]))
+    V, H = own
+    gram = V.T.astype(np.float64) @ V
+    sent = np.where(np.diag(gram)[:, None] > 0, H, 0).astype(H.dtype)
+    return Message({"factor": sent, "gram": gram, "code_gram": W.T @ W}, float(X.shape[0]))
 
 
 def assemble(
@@ -131,7 +123,7 @@ def assemble(
     """Server: turn what :func:`describe` sent into passports."""
     if seeds < 1 or top < 1:
         raise CofactorError(f"seeds and top must be at least 1. Found seeds={seeds}, top={top}.")
-    H = normalize(factor.astype(np.float64))
+    H = unit(factor)
     names = _names(feature_names, H.shape[1])
     union = [Summary(m.arrays["factor"], m.arrays["gram"], m.weight, 0.0) for m in messages]
     grams = [m.arrays["code_gram"] for m in messages]
@@ -164,7 +156,7 @@ def _stability(union: list[Summary], H: Array, seeds: int, seed: int) -> Array:
     if not any(s.gram.any() for s in union):
         return np.zeros(len(H))
     others = rng(seed, SERVER, 0).integers(2**31, size=seeds).tolist()
-    return np.mean([cosines(H, summaries.fit(union, len(H), seed=s, restarts=RESTARTS)[0]) for s in others], axis=0)
+    return np.mean([cosines(H, fitted(union, len(H), seed=s, restarts=RESTARTS)) for s in others], axis=0)
 
 
 def _drift(history: Sequence[Array] | None, H: Array) -> Array | None:

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from cofactor import kinds
+from cofactor.engines.contract import Engine
 from cofactor.engines.history import Round
-from cofactor.engines.inline import check_clients
-from cofactor.engines.rounds import Engine, run
+from cofactor.engines.loop import run
+from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
-from cofactor.select.choice import STABLE, choose, curves
 from cofactor.select.scan import Scan
+from cofactor.select.suggest import STABLE, choose, curves
 from cofactor.types import Array, CofactorError, Data, Shared
 
 LARGEST = 30
@@ -83,7 +85,7 @@ def select_rank(
     >>> select_rank(Xs, range(2, 6), seeds=2).suggestion
     3
     """
-    data = check_clients(Xs)
+    data = kinds.check(NON_NEGATIVE, Xs)
     chosen = _check_ranks(ranks, data)
     _check_settings(seeds, holdout, restarts)
     states: list[tuple[Round, Shared]] = []

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from scipy import sparse
@@ -15,9 +15,11 @@ from threadpoolctl import threadpool_limits
 from cofactor.combine import summaries
 from cofactor.combine.summaries import Summary
 from cofactor.local import arrays
-from cofactor.method import SERVER, rng
+from cofactor.method import SERVER, Traits, rng
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
-from cofactor.select import holdout, masked
+from cofactor.methods.refusals import NONE
+from cofactor.privacy.errors import PrivacyError
+from cofactor.select import cells, holdout
 from cofactor.select.holdout import Holdout
 from cofactor.select.matching import agreement, client_agreement
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
@@ -42,20 +44,20 @@ class Scan:
     seed: int = 0
 
     rounds = 2
-    additive = False
+    traits = Traits()
 
     @property
     def rank(self) -> int:
         """The largest rank: the most components of a summary."""
         return max(self.ranks)
 
-    def rowwise(self, t: int) -> bool:
-        """No: summaries are not sums over rows."""
-        return False
-
     def partial(self) -> Self:
         """Absent clients are neither in the union nor in the errors."""
         return self
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse."""
+        raise PrivacyError(NONE)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """Round 0: ``factor`` (r x m), ``gram`` (r x r). Round 1: errors and squares, all scalars by rank and seed."""
@@ -63,9 +65,9 @@ class Scan:
             return {"factor": (self.rank, n_features), "gram": (self.rank, self.rank)}
         table = (len(self.ranks), self.seeds)
         return {
-            "heldout": (*table, masked.GROUPS),
+            "heldout": (*table, cells.GROUPS),
             "training": table,
-            "heldout_square": (masked.GROUPS,),
+            "heldout_square": (cells.GROUPS,),
             "training_square": (),
         }
 
@@ -75,7 +77,7 @@ class Scan:
             raise CofactorError("a rank scan starts from the clients' summaries; expected no start, found one.")
         return Shared(np.zeros((0, n_features)))
 
-    def join(self, data: Data, shared: Shared, rng: np.random.Generator) -> Local:
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Draw the cells to hold out."""
         held = holdout.draw(data, self.holdout, rng)
         return Local(np.zeros((data.shape[0], 0)), held._asdict())
@@ -91,20 +93,20 @@ class Scan:
         factor, gram = np.zeros((self.rank, m), X.dtype), np.zeros((self.rank, self.rank))
         most = min(self.rank, n // ROWS_PER_COMPONENT, m)
         if most > 0:
-            r = masked.own_rank(X, most, held=held, share=self.holdout, rng=rng)
-            W, H = masked.factorize(X, r, held, rng)
+            r = cells.own_rank(X, most, held=held, share=self.holdout, rng=rng)
+            W, H = cells.factorize(X, r, held, rng)
             factor[:r], gram[:r, :r] = H, W.T.astype(np.float64) @ W
             factor[np.diag(gram) == 0] = 0
         return {"factor": factor, "gram": gram}
 
     def _score(self, X: Data, held: Holdout, stack: Array) -> dict[str, Any]:
         ends = np.cumsum(np.repeat(self.ranks, self.seeds))
-        found = masked.scores(X, np.split(stack, ends[:-1]), held)
+        found = cells.scores(X, np.split(stack, ends[:-1]), held)
         hidden, table = holdout.values(X, held), (len(self.ranks), self.seeds)
         return {
-            "heldout": np.array([s.heldout for s in found]).reshape(*table, masked.GROUPS),
+            "heldout": np.array([s.heldout for s in found]).reshape(*table, cells.GROUPS),
             "training": np.array([s.training for s in found]).reshape(table),
-            "heldout_square": masked.grouped(held, held.weights * hidden**2),
+            "heldout_square": cells.grouped(held, held.weights * hidden**2),
             "training_square": np.float64(arrays.square(holdout.kept(X, held))),
         }
 

@@ -7,17 +7,17 @@ import sys
 
 import numpy as np
 from scipy import sparse
+from tests.helpers.methods import KIND, NAMES, ROUNDS, case, change, data
 
-from cofactor import Privacy, run
-from cofactor.data import synthetic
+from cofactor import run
+from cofactor.engines.loop import Run
 from cofactor.engines.mpi import Mpi
-from cofactor.engines.rounds import Run
 from cofactor.methods import catalog
-from cofactor.methods.blocks import blocks
 
-ROUNDS, SEED = 5, 3
+SEED = 3
+ROWS = (23, 31, 17, 3, 2, 12, 5)
 engine = Mpi()
-team = engine.processes
+team = engine.team
 
 
 def together(method, Xs: list, **plan):
@@ -33,38 +33,29 @@ def difference(name: str, there: Run, parts: list) -> dict:
     codes = [W for _, own, _ in parts for W in own]
     gaps = [np.abs(factor - there.factor).max()]
     gaps += [np.abs(V - W).max() for V, W in zip(codes, there.codes, strict=True)]
-    gaps += [abs(a.loss - b.loss) / max(abs(b.loss), 1) for a, b in zip(history, there.history, strict=True)]
+    losses = np.array([(a.loss, b.loss) for a, b in zip(history, there.history, strict=True)])
+    told = ~np.isnan(losses).all(axis=1)  # rounds in which neither tells a loss agree in that
+    gaps += [abs(a - b) / max(abs(b), 1) for a, b in losses[told]]
     drifts = np.array([(a.drift, b.drift) for a, b in zip(history, there.history, strict=True)])
-    counted, expected = ([(r.bytes_up, r.bytes_down, r.participants) for r in h] for h in (history, there.history))
+    fields = ("bytes_up", "bytes_down", "participants", "stage")
+    counted, expected = ([[getattr(r, f) for f in fields] for r in h] for h in (history, there.history))
     same = counted == expected and np.allclose(*drifts.T, equal_nan=True, atol=1e-6)
     alike = all(np.array_equal(factor, other) for other, _, _ in parts) and factor.dtype == there.factor.dtype
-    return {"name": name, "gap": float(max(gaps)), "same": bool(same), "alike": bool(alike)}
+    return {"name": name, "gap": float(np.max(gaps)), "same": bool(same), "alike": bool(alike)}
 
 
 def cases():
-    """Yield (name, method, data, plan)."""
-    Xs = synthetic.blocks(7, [23, 31, 17, 3, 2, 12, 5], features=14, rank=3, seed=4).Xs
-    for name in catalog.names():
-        yield name, catalog.make(name, 3), Xs, {}
-    bits = [(X > np.median(X)).astype(float) for X in Xs]
-    for name in catalog.names("boolean"):
-        yield name, catalog.make(name, 3), bits, {}
-    ratings = [sparse.csr_matrix(np.where(X > 1, np.ceil(X), 0)) for X in Xs]
-    for name in catalog.names("ratings"):
-        yield name, catalog.make(name, 2), ratings, {}
-    for name in catalog.names("clusters"):
-        yield name, catalog.make(name, 3), Xs, {}
-    for name in catalog.names("private"):
-        asked = Privacy(1.0, 1e-6, insecure_seed=1)
-        yield name, catalog.make_for(name, 3, {}, privacy=asked, participants=7, rounds=ROUNDS), Xs, {}
-    X = np.vstack(Xs)
-    for name in catalog.names("blocks"):
-        method = catalog.make(name, 3, shape=X.shape, iterations=6)
-        yield name, method, blocks(X, 7), {"rounds": method.rounds}
-        yield f"{name}, sparse", method, blocks(sparse.csr_matrix(X * (X > 1)), 3), {"rounds": method.rounds}
-    plain = catalog.make("exact", 3, start="random")
-    yield "part of the clients", plain, Xs, {"participation": 0.3}
-    yield "part of the clients, averaged", catalog.make("fedavg", 3), Xs, {"participation": 0.3}
+    """Yield (name, method, data, plan): every name of the catalog, then what else an engine may meet."""
+    for name in NAMES:
+        _, method, Xs = case(name, rows=ROWS, features=14)
+        yield name, method, Xs, {}
+        if KIND[name] == "blocks":
+            thin = [change(X, lambda A: sparse.csr_matrix(A * (A > 1))) for X in Xs]
+            yield f"{name}, sparse", method, thin, {}
+    for name in ("exact", "fedavg", "felb", "exact-als", "k-means", "dp-moments"):
+        _, method, Xs = case(name, rows=ROWS, features=14)
+        yield f"{name}, part of the clients", method, Xs, {"participation": 0.3}
+    plain, Xs = catalog.make("exact", 3, start="random"), data("real", ROWS, 14)
     yield "single precision", plain, [X.astype(np.float32) for X in Xs], {}
     yield "mixed precision", plain, [*(X.astype(np.float32) for X in Xs[:-1]), Xs[-1]], {}
     yield "sparse", catalog.make("exact", 3), [sparse.csr_matrix(X) for X in Xs], {}

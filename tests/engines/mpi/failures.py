@@ -17,7 +17,7 @@ from cofactor.methods.summed import Summed
 from cofactor.types import ClientError
 
 engine = Mpi()
-team = engine.processes
+team = engine.team
 LAST = team.count - 1
 
 

@@ -12,10 +12,12 @@ from cofactor.data import synthetic
 from cofactor.engines.mpi import Mpi
 from cofactor.engines.secure import Secure
 from cofactor.methods import catalog
+from cofactor.methods.build import Facts, build
+from cofactor.plan import Plan
 from cofactor.types import CofactorError
 
 engine = Mpi()
-team = engine.processes
+team = engine.team
 Xs = synthetic.blocks(5, [23, 31, 17, 12, 5], features=14, rank=3, seed=4).Xs
 mine = [Xs[j] for j in np.array_split(np.arange(len(Xs)), team.count)[team.here]]
 
@@ -23,9 +25,8 @@ method = catalog.make("exact", 3, start="moments")
 there = run(method, mine, rounds=8, engine=Secure(engine))
 here = run(method, Xs, rounds=8, engine=Secure())
 
-asked = Privacy(1.0, 1e-3)
-setting = {"participants": 5, "rounds": 2}
-private = run(catalog.make_for("exact", 3, {}, privacy=asked, secure=True, **setting), mine, engine=Secure(engine))
+asked, plan = build("exact", 3, Plan(privacy=Privacy(1.0, 1e-3), secure=True), Facts(5))
+private = run(asked, mine, plan, engine=engine)
 
 try:
     run(method, mine[:1], rounds=1, engine=Secure(Mpi(comm=team.comm.Split(team.here))))

@@ -19,7 +19,7 @@ from cofactor.methods import catalog
 
 ROUNDS, KILL_AT = 8, 4
 engine = Mpi()
-team = engine.processes
+team = engine.team
 folder = Path(sys.argv[1])
 Xs = synthetic.blocks(6, [25, 3, 30, 2, 40, 5], features=15, rank=4, seed=3).Xs
 mine = [Xs[j] for j in np.array_split(np.arange(len(Xs)), team.count)[team.here]]

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 from cofactor import metrics
 from cofactor.data import synthetic
+from cofactor.engines.loop import run_stream
 from cofactor.engines.mpi import Mpi
-from cofactor.engines.stream import Fixed, run_stream
+from cofactor.engines.stream import Fixed
 from cofactor.methods import catalog
 from cofactor.methods.averaged import Averaged
 
 RANK, UPDATES, SEEDS = 4, 150, 5  # a seed may end in another local minimum; the best of several does not
 engine = Mpi()
-team = engine.processes
+team = engine.team
 LAST = team.count - 1
 Xs = synthetic.blocks(team.count, [200, 40, 50, 60][: team.count], features=40, rank=RANK, seed=5).Xs
 mine = Xs[team.here : team.here + 1]

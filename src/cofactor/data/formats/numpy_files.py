@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from cofactor.data.formats.blocks import RowBlocks
+from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.sources import NpyRows, StoredCSR, StoredRows
 from cofactor.data.formats.table import Options, Table, choose, did_you_mean, numbers
 from cofactor.data.formats.zipped import Header, header, members, open_npz

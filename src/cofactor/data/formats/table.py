@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.data.formats.blocks import RowBlocks, Source
+from cofactor.data.formats.row_blocks import RowBlocks, Source
 from cofactor.types import Array, CofactorError, Data, DataError
 
 LAZY_BYTES = 1 << 30

@@ -12,7 +12,7 @@ from typing import IO, NoReturn
 
 import numpy as np
 
-from cofactor.data.formats.blocks import RowBlocks
+from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.table import Options, Table, did_you_mean
 from cofactor.types import Array, DataError
 

@@ -17,17 +17,13 @@ from cofactor.privacy.errors import (
     DuplicateError,
     MisaddressedError,
     OrderError,
-    OutOfRangeError,
-    ParameterError,
     ReplayError,
     RevealError,
     ShapeError,
     ThresholdError,
     UnknownClientError,
 )
-from cofactor.privacy.grid import LIMIT, to_grid
-from cofactor.privacy.mechanisms import DiscreteGaussian
-from cofactor.privacy.randomness import Source
+from cofactor.privacy.grid import to_grid
 from cofactor.privacy.secure_sum import keys, shamir
 from cofactor.privacy.secure_sum.messages import (
     Inbox,
@@ -68,13 +64,13 @@ class Client:
         self._roster: dict[int, RoundKeys] = {}
         self._held: dict[int, tuple[bytes, bytes]] = {}  # owner -> shares of its mask key and of its seed
 
-    def answer(self, message: Any, values: Array, noise: DiscreteGaussian | None = None) -> Any:
+    def answer(self, message: Any, values: Array) -> Any:
         """Return the answer that is due next; ``message`` is the server's last one, None at first."""
         if self.phase is Phase.ADVERTISE:
             return self.advertise()
         if self.phase is Phase.SHARE:
             return self.share(message)
-        return self.mask(message, values, noise) if self.phase is Phase.MASK else self.unmask(message)
+        return self.mask(message, values) if self.phase is Phase.MASK else self.unmask(message)
 
     def advertise(self) -> RoundKeys:
         """Return the signed public keys of this round."""
@@ -98,11 +94,11 @@ class Client:
         self.phase = Phase.MASK
         return Shares(self._tag, self.client, seed_hash(self._tag, self._seed), sealed)
 
-    def mask(self, inbox: Inbox, values: Array, noise: DiscreteGaussian | None = None) -> Masked:
-        """Open the shares of the peers; return the values (with this client's part of the noise) under all masks."""
+    def mask(self, inbox: Inbox, values: Array) -> Masked:
+        """Open the shares of the peers; return the values under all masks."""
         self._expect(Phase.MASK, inbox)
         held = self._open(inbox)
-        words = self._fixed(values, noise)
+        words = self._fixed(values)
         words += keys.mask(keys.derive(self._seed, self._tag, purpose=b"seed", parties=(self.client,) * 2), words.size)
         for peer in held:
             stream = keys.mask(pair_key(self._tag, self._mask_secret, self.client, self._roster[peer]), words.size)
@@ -167,17 +163,8 @@ class Client:
             raise ThresholdError(f"shares of {self.terms.threshold} clients were expected. Found {len(held) + 1}.")
         return held
 
-    def _fixed(self, values: Array, noise: DiscreteGaussian | None) -> Array:
+    def _fixed(self, values: Array) -> Array:
         x = np.asarray(values)
         if x.shape != (self.terms.size,):
             raise ShapeError(f"a vector of {self.terms.size} values was expected. Found shape {x.shape}.")
-        count = len(self.terms.clients)
-        if noise is None:
-            return to_grid(x, parts=count).view(np.uint64)
-        if noise.parts != self.terms.threshold:
-            raise ParameterError(f"noise in {self.terms.threshold} parts was expected. Found {noise.parts}.")
-        to_grid(x, parts=count)
-        steps = noise.steps(x, Source())
-        if np.abs(steps).max() >= LIMIT / count:
-            raise OutOfRangeError("values with noise are too large for the sum; clip to a smaller bound.")
-        return steps.view(np.uint64)
+        return to_grid(x, parts=len(self.terms.clients)).view(np.uint64)

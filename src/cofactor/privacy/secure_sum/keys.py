@@ -26,7 +26,6 @@ except ImportError as error:
     raise MissingExtraError("cryptography", extra="secure", purpose="secure summation") from error
 
 KEY_BYTES = 32
-SIGNATURE_BYTES = 64
 TAG_BYTES = 16
 _NONCE = bytes(12)  # a key seals one box only, so its nonce may be constant
 

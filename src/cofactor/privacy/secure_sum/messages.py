@@ -24,6 +24,12 @@ def threshold(clients: int) -> int:
     return 2 * clients // 3 + 1
 
 
+def check_enough(clients: int) -> None:
+    """Refuse a sum over so few that it would tell of one of them."""
+    if clients < MIN_CLIENTS:
+        raise ParameterError(f"secure summation needs at least {MIN_CLIENTS} clients. Found {clients}.")
+
+
 @dataclass(frozen=True)
 class Terms:
     """What all agree on before a round: a session name that is never used again, the clients, the vector size.
@@ -36,8 +42,7 @@ class Terms:
     size: int
 
     def __post_init__(self) -> None:
-        if len(self.clients) < MIN_CLIENTS:
-            raise ParameterError(f"secure summation needs at least 3 clients. Found {len(self.clients)}.")
+        check_enough(len(self.clients))
         if list(self.clients) != sorted(set(self.clients)) or self.clients[0] < 0:
             raise ParameterError("client numbers must be different, not negative and in ascending order.")
         if self.size < 1:

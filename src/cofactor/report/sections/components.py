@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cofactor.records import Passport, RankScan
 from cofactor.report import pictures, words
 from cofactor.report.charts import Chart, Series, chart, finite
-from cofactor.report.folder import Folder, Passport, RankScan
+from cofactor.report.contents import Folder
+from cofactor.report.meanings import kind_of, meaning, why_alone
 from cofactor.types import Array
 
 TOP, OPEN = 8, 12
@@ -34,13 +36,18 @@ class Component(NamedTuple):
 def components(folder: Folder) -> dict[str, Any]:
     """Every component of the shared factor."""
     passports = {p.component: p for p in folder.passports or []}
-    cards = [_card(i, row, folder, passports.get(i)) for i, row in enumerate(folder.factor.H)]
+    bits = kind_of(folder) == "boolean"
+    make = _set if bits else _card
+    cards = [make(i, row, folder, passports.get(i)) for i, row in enumerate(folder.factor.H)]
     return {
         "cards": cards[:OPEN],
         "more": cards[OPEN:],
         "shape": folder.factor.image_shape,
         "passports": folder.passports is not None,
-        "features": folder.factor.H.shape[1],
+        "features": words.counted(folder.factor.H.shape[1], meaning(folder).feature),
+        "noun": meaning(folder).feature,
+        "bits": bits,
+        "why": why_alone(folder),
     }
 
 
@@ -50,6 +57,13 @@ def _card(index: int, row: Array, folder: Folder, passport: Passport | None) -> 
     pairs = [(str(name), float(weight)) for name, weight in passport.top_features] if passport else []
     features = [] if shape else _features(pairs or top_features(row, folder.factor.names))
     return Component(index, picture, features, _facts(passport) if passport else [])
+
+
+def _set(index: int, row: Array, folder: Folder, passport: Passport | None) -> Component:
+    """A component of bits is a set of features: how many there are, and the first of them."""
+    card, size = _card(index, row, folder, passport), int(np.count_nonzero(row))
+    features = [Feature(f.name, "", 0.0) for f in card.features]
+    return card._replace(features=features, facts=[("size", words.counted(size, "feature")), *card.facts])
 
 
 def top_features(row: Array, names: list[str]) -> list[tuple[str, float]]:

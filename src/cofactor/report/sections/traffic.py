@@ -7,11 +7,13 @@ from collections import defaultdict
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from cofactor.records import PrivacyRecord, Release
 from cofactor.report import words
 from cofactor.report.charts import BARS, Series, chart, finite
-from cofactor.report.folder import Folder, PrivacyRecord, Release
+from cofactor.report.contents import Folder
+from cofactor.report.meanings import meaning
 
-OPEN = 40
+OPEN, MUCH = 40, 20
 
 
 def communication(folder: Folder) -> dict[str, Any]:
@@ -35,7 +37,16 @@ def communication(folder: Folder) -> dict[str, Any]:
         "down": sum(down),
         "per_client": sum(both) / max(sum(r.participants for r in history), 1),
         "stacked": kind == "bars",
+        "times": _times(folder, sum(both)),
+        "row": meaning(folder).row,
     }
+
+
+def _times(folder: Folder, sent: float) -> float | None:
+    """Return how many times the data themselves were sent, where that is many times; ratings count as triples."""
+    result, m = folder.evaluation, folder.factor.H.shape[1]
+    values = 3 * sum(part.ratings for part in result.parts) or m * sum(c.rows for c in result.clients)
+    return sent / (8 * values) if values and sent > MUCH * 8 * values else None
 
 
 class Sent(NamedTuple):

@@ -1,0 +1,1 @@
+"""What was promised, what was paid, and whether it held: ledgers, budgets, forecasts and audits."""

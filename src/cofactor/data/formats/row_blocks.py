@@ -1,0 +1,268 @@
+"""Matrices larger than memory: rows that stay on disk and are read a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.local import arrays
+from cofactor.types import Array, Data, DataError
+
+BLOCK_BYTES = 64 << 20
+"""Size of a block in memory, unless told otherwise."""
+
+_NEAR = 32  # rows: reading over a gap this small costs less than opening the file again
+
+
+class Source(Protocol):
+    """Rows on disk: how many, of which type, and a way to read some of them. Sources pickle."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the stored values."""
+        ...
+
+    @property
+    def cells(self) -> float:
+        """Stored values of an average row; fewer than the features only where rows are sparse."""
+        ...
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are read as CSR."""
+        ...
+
+    def read(self, start: int, stop: int) -> Data:
+        """Return rows ``start:stop`` as they are stored, dense or CSR."""
+        ...
+
+
+def working_dtype(stored: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that :func:`cofactor.local.arrays.check` gives such values: float32 or float64."""
+    if stored in (np.float32, np.float64):
+        return stored
+    return np.dtype(np.float32 if stored.itemsize <= 2 else np.float64)
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """A matrix X (n x m) of float32 / float64 whose rows are read from ``source`` block by block.
+
+    Blocks are read with plain file reads, never mapped, so at most a few of them are in memory at a time.
+    ``X.T`` and item access do not exist on purpose: whoever needs all of X says so with :meth:`load`.
+    """
+
+    source: Source
+    block_bytes: int = BLOCK_BYTES
+
+    ndim = 2
+    __array_ufunc__ = None  # an array times this must fail, not loop over objects
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of every block: float32 or float64."""
+        return working_dtype(self.source.dtype)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether blocks are CSR matrices."""
+        return self.source.sparse
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all of X would take in memory."""
+        return int(self.shape[0] * self._row_bytes)
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block (the last may have fewer)."""
+        return max(1, int(self.block_bytes // max(self._row_bytes, 1.0)))
+
+    @property
+    def _row_bytes(self) -> float:
+        indices = 8 if self.sparse else 0
+        return self.source.cells * (self.dtype.itemsize + indices)
+
+    def blocks(self) -> Iterator[tuple[slice, Data]]:
+        """Yield ``(rows, X[rows])`` from the first row to the last, each block a dense C array or CSR.
+
+        This is the loop to fuse work in: all that needs a block while it is in memory costs one read.
+        """
+        for start in range(0, self.shape[0], self.block_rows):
+            rows = slice(start, min(start + self.block_rows, self.shape[0]))
+            yield rows, self._cast(self.source.read(rows.start, rows.stop))
+
+    def times_factor(self, H: Array) -> Array:
+        """``X H^T`` (n x k)."""
+        out = np.empty((self.shape[0], H.shape[0]), np.result_type(self.dtype, H.dtype))
+        for rows, block in self.blocks():
+            out[rows] = arrays.times_factor(block, H)
+        return out
+
+    def times_codes(self, W: Array) -> Array:
+        """``X^T W`` (m x k)."""
+        out = np.zeros((self.shape[1], W.shape[1]), np.result_type(self.dtype, W.dtype))
+        for rows, block in self.blocks():
+            out += arrays.times_codes(block, W[rows])
+        return out
+
+    def square(self) -> float:
+        """``|X|_F^2`` in double precision."""
+        return float(self.row_squares().sum())
+
+    def row_squares(self) -> Array:
+        """``|x_i|^2`` of every row in double precision (n)."""
+        return np.concatenate([np.zeros(0), *(arrays.row_squares(block) for _, block in self.blocks())])
+
+    def rows(self, index: Array) -> Data:
+        """Return the rows at ``index`` in memory, in that order."""
+        return self.take(index).load()
+
+    def take(self, index: Array) -> RowBlocks:
+        """Return the rows at ``index`` (positions or a mask) as row blocks; nothing is read yet."""
+        return RowBlocks(_Rows(self.source, _positions(index, self.shape[0])), self.block_bytes)
+
+    def columns(self, index: Array) -> RowBlocks:
+        """Return the columns at ``index`` (positions or a mask) as row blocks; nothing is read yet."""
+        return RowBlocks(_Columns(self.source, _positions(index, self.shape[1])), self.block_bytes)
+
+    def load(self) -> Data:
+        """Return all of X in memory: a dense array or CSR."""
+        return self.row_block(slice(0, self.shape[0]))
+
+    def row_block(self, rows: slice) -> Data:
+        """Return consecutive rows in memory: a dense array or CSR."""
+        return self._cast(self.source.read(rows.start, rows.stop))
+
+    def column_block(self, columns: slice) -> Data:
+        """Return consecutive columns in memory: a dense array or CSC.
+
+        A source that can read columns reads these; of another, all rows pass by a block at a time.
+        """
+        if (read := getattr(self.source, "read_columns", None)) is not None:
+            return self._cast(read(columns.start, columns.stop))
+        if self.sparse:
+            return sparse.vstack([block[:, columns] for _, block in self.blocks()], format="csc")
+        out = np.empty((self.shape[0], columns.stop - columns.start), self.dtype)
+        for rows, block in self.blocks():
+            out[rows] = block[:, columns]
+        return out
+
+    def check(self, *, client: object = 0, signed: bool = False) -> RowBlocks:
+        """Return self if every value is finite and, unless ``signed``, >= 0, or say where the first other one is."""
+        if 0 in self.shape:
+            raise DataError(f"client {client}: expected rows and features, found shape {self.shape}.")
+        for rows, block in self.blocks():
+            values = block.data if self.sparse else block
+            low = values.min() if values.size else 0
+            if not (np.isfinite(low) and (signed or low >= 0) and np.isfinite(values.max(initial=0))):
+                _refuse(block, rows.start, client)
+        return self
+
+    def _cast(self, block: Data) -> Data:
+        if sparse.issparse(block):
+            return block.astype(self.dtype, copy=False)
+        return np.ascontiguousarray(block, dtype=self.dtype)
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise TypeError(f"Expected a matrix in memory, found row blocks {self.shape} on disk; use .load() to read all.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """Some columns of a source."""
+
+    inner: Source
+    index: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.inner.shape[0], len(self.index)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.inner.dtype
+
+    @property
+    def cells(self) -> float:
+        return self.inner.cells  # all columns are read before some are chosen
+
+    @property
+    def sparse(self) -> bool:
+        return self.inner.sparse
+
+    def read(self, start: int, stop: int) -> Data:
+        return self.inner.read(start, stop)[:, self.index]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Some rows of a source, in any order; near ones are read at once, no more rows than were asked for."""
+
+    inner: Source
+    index: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.index), self.inner.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.inner.dtype
+
+    @property
+    def cells(self) -> float:
+        return self.inner.cells
+
+    @property
+    def sparse(self) -> bool:
+        return self.inner.sparse
+
+    def read(self, start: int, stop: int) -> Data:
+        wanted = self.index[start:stop]
+        if not len(wanted):
+            return self.inner.read(0, 0)
+        distinct, place = np.unique(wanted, return_inverse=True)
+        windows = np.unique(distinct // len(wanted), return_index=True)[1]
+        near = np.flatnonzero(np.diff(distinct) > _NEAR) + 1
+        parts = [self._span(run) for run in np.split(distinct, np.union1d(windows[1:], near))]
+        found = parts[0] if len(parts) == 1 else arrays.stack(parts)
+        return found if np.array_equal(wanted, distinct) else found[place]
+
+    def _span(self, run: Array) -> Data:
+        first, last = int(run[0]), int(run[-1])
+        span = self.inner.read(first, last + 1)
+        return span if last - first + 1 == len(run) else span[run - first]
+
+
+def _positions(index: Array, length: int) -> Array:
+    """Return positions in 0..length-1 for positions (negative ones count from the end) or a mask."""
+    return np.arange(length)[np.asarray(index, dtype=None if len(index) else np.intp)]
+
+
+def _refuse(block: Data, start: int, client: object) -> NoReturn:
+    """Say which cell of a block is not a finite value >= 0."""
+    values = block.data if sparse.issparse(block) else block.ravel()
+    position = int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
+    if sparse.issparse(block):
+        row, column = np.searchsorted(block.indptr, position, side="right") - 1, block.indices[position]
+    else:
+        row, column = divmod(position, block.shape[1])
+    raise DataError(
+        f"client {client}: expected finite values >= 0, found {values[position]} at row {start + row}, "
+        f"column {column}; drop, impute, shift or clip such cells first."
+    )

@@ -1,0 +1,188 @@
+"""What an engine is: it brings a method to the clients' data, and carries messages. All that a new engine must have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from cofactor.engines.checkpoint import Checkpoint, State
+from cofactor.engines.history import Round
+from cofactor.engines.team import Team
+from cofactor.method import SERVER, Method
+from cofactor.plan import Plan, Stream
+from cofactor.types import Array, ClientError, Data, Message, Shared
+
+
+def message_bytes(message: Message) -> int:
+    """Bytes on the wire, of one client: the arrays and eight for the weight."""
+    dtypes = {name: np.dtype(message.dtypes.get(name, np.asarray(a).dtype)) for name, a in message.arrays.items()}
+    return sum(np.size(a) * dtypes[name].itemsize for name, a in message.arrays.items()) + 8
+
+
+def shared_bytes(shared: Shared) -> int:
+    """Bytes that one client receives."""
+    return shared.factor.nbytes + sum(np.asarray(a).nbytes for a in shared.extra.values())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back from one client, from clients that were stepped as one, or the total of all that answered."""
+
+    clients: Array
+    message: Message
+    sent: int | None = None
+    """Bytes that left these clients, where they are not those of the message (secure summation)."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that left these clients."""
+        return message_bytes(self.message) * len(self.clients) if self.sent is None else self.sent
+
+    @property
+    def client(self) -> int:
+        """The first (mostly the only) client."""
+        return int(self.clients[0]) if len(self.clients) else SERVER
+
+
+Callback = Callable[[Round, Shared], Any]
+"""Called after every round; a true answer ends the run."""
+
+Watch = Callable[[int, Sequence[Answer]], Any]
+"""Called with the round and all that left the clients in it, before anything is done with it."""
+
+
+class Client(NamedTuple):
+    """One client at the end of a run, where it lives: what it holds, and the codes that belong to the final factor.
+
+    ``own`` are codes and factor of the client alone, where the method made it factorize alone.
+    """
+
+    number: int
+    data: Data
+    codes: Array
+    own: tuple[Array, Array] | None
+
+
+Work = Callable[[Client, Array], Any]
+"""What a client does in the end with itself and the final factor; what it returns may be seen by all."""
+
+
+class Arrival(NamedTuple):
+    """One message at the server of a stream; line i of ``Run.arrivals`` belongs to line i of the history.
+
+    ``staleness`` counts the updates of the factor between the version that the client worked on and this arrival;
+    ``clock`` is the time in seconds, simulated unless an engine carries the stream in real time.
+    """
+
+    update: int
+    client: int
+    staleness: int
+    clock: float
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """What came out of a stream: the factor, what happened, and the clients that were given up."""
+
+    factor: Array
+    history: list[Round]
+    arrivals: list[Arrival]
+    absent: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Codes of the clients that are on this machine anyway, and what the work of all clients returned, in order."""
+
+    codes: list[Array] = field(default_factory=list)
+    findings: list[Any] = field(default_factory=list)
+
+
+class Rebuilt(ClientError):
+    """Clients were lost, and are there again with the states that they had: whoever hears it repeats the round.
+
+    What was kept next to them (``host.kept``) is gone. Clients that had stepped give the answers that they gave.
+    """
+
+
+class Session(Protocol):
+    """An engine at work on one run. Every random number is addressed by (seed, client, round), so engines agree."""
+
+    n_clients: int
+    n_features: int
+    method: Method
+    masks: bool
+    """Whether nobody sees the message of a single client."""
+
+    def round(self, shared: Shared, t: int, participants: Array) -> list[Answer]:
+        """Let the participants step; return their checked messages in client order, or one answer with their total.
+
+        Clients join where a stage of the method begins. Fewer may answer than were asked, but a step counts for both
+        sides or for none: a client whose answer is not returned here must go on from the state that it had before.
+        """
+        ...
+
+    def stream(self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]) -> Streamed:
+        """Let clients answer one by one, each to be answered alone, until the server has merged enough."""
+        ...
+
+    def everywhere(self, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Call ``work(host, *arguments)`` wherever clients live; return what comes back, in the order of the hosts.
+
+        Raises :class:`Rebuilt` where clients were lost meanwhile.
+        """
+        ...
+
+    def step(self, shared: Shared, t: int, participants: Array, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Let the participants step, and call ``work(host, answers, *arguments)`` as :meth:`everywhere` does."""
+        ...
+
+    def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
+        """Write the state after the last round of the history, that of clients next to them."""
+        ...
+
+    def load(self, checkpoint: Checkpoint) -> State | None:
+        """Put the clients back to the last round that all of them hold, and return the server's part; None: nothing."""
+        ...
+
+    def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
+        """Let every client find its codes for the final factor and do its work (one for each, or none at all)."""
+        ...
+
+
+class Engine(Protocol):
+    """What carries messages."""
+
+    @property
+    def team(self) -> Team:
+        """The processes that walk the same way: this one alone, unless there are several."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Whether clients live elsewhere: what files hold is then read there, and checked there."""
+        ...
+
+    def open(self, method: Method, Xs: Sequence[Data], plan: Plan) -> AbstractContextManager[Session]:
+        """Bring method and data together."""
+        ...
+
+
+def check_message(message: Message, schema: dict[str, tuple[int, ...]], *, client: int, t: int) -> None:
+    """Refuse a message that is not what the method declared: names, shapes, finite numbers, weight."""
+    where = f"client {client}, round {t}"
+    if set(message.arrays) != set(schema):
+        raise ClientError(f"{where}: expected arrays {sorted(schema)}, found {sorted(message.arrays)}.")
+    for name, shape in schema.items():
+        found = np.shape(message.arrays[name])
+        if found != shape:
+            raise ClientError(f"{where}: expected {name!r} of shape {shape}, found {found}.")
+        if not np.isfinite(message.arrays[name]).all():
+            bad = int((~np.isfinite(message.arrays[name])).sum())
+            raise ClientError(f"{where}: expected finite numbers in {name!r}, found {bad} NaN or infinite.")
+    if not (np.isfinite(message.weight) and message.weight >= 0):
+        raise ClientError(f"{where}: expected a weight >= 0, found {message.weight}.")

@@ -1,0 +1,184 @@
+"""The clients of one process: they join, step and refit here, in threads, many tiny ones as one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cofactor.engines.contract import Answer, Client, Finished, Work, check_message
+from cofactor.engines.history import adds_up, stage_of
+from cofactor.local import arrays
+from cofactor.method import Method, rng
+from cofactor.types import Array, ClientError, CofactorError, Data, Local, Shared
+
+TINY_ROWS = 8
+"""Clients with at most this many rows are stacked where the method's messages add up over rows."""
+
+
+def address(seed: int, client: int, t: int) -> np.random.Generator:
+    """Return the generator of one (seed, client, round), for whoever steps or serves it."""
+    return rng(seed, client, t)
+
+
+@dataclass
+class _Unit:
+    """One client, or tiny clients stacked: ``owner`` names the client of every row."""
+
+    members: Array
+    data: Data
+    owner: Array | None = None
+    local: Local | None = None
+
+    @property
+    def first(self) -> int:
+        """The first (mostly the only) client."""
+        return int(self.members[0])
+
+
+class Host:
+    """Clients numbered from ``first``, with their states; ``kept`` is for what an engine puts next to them."""
+
+    def __init__(
+        self,
+        method: Method,
+        data: Sequence[Data],
+        seed: int,
+        *,
+        first: int = 0,
+        pool: ThreadPoolExecutor | None = None,
+        stacks: bool = True,
+    ) -> None:
+        self.method, self.seed, self.first, self.pool = method, seed, first, pool
+        self.traits, self.count = method.traits, len(data)
+        self.units = [_Unit(np.array([j]), X) for j, X in enumerate(data, first)]
+        self.stage, self.unstacked = -1, stacks
+        self.own: dict[int, tuple[Array, Array]] = {}
+        self.kept: dict[str, Any] = {}
+
+    def step(self, shared: Shared, t: int, participants: Array) -> list[Answer]:
+        """Step those of the participants that are here; batches step the rows of theirs."""
+        self._prepare(shared, t)
+        chosen = np.zeros(self.first + self.count, bool)
+        chosen[participants[(participants >= self.first) & (participants < self.first + self.count)]] = True
+        units = [u for u in self.units if chosen[u.members].any()]
+        schema = self.method.schema(units[0].data.shape[1], t) if units else {}
+        return self._each(lambda unit: self._step(unit, shared, t, chosen, schema), units)
+
+    def _prepare(self, shared: Shared, t: int) -> None:
+        """Stack tiny clients as soon as their messages add up over rows, and join where a stage begins."""
+        stage = stage_of(self.traits, t)
+        if stage != self.stage:
+            self._remember()
+        stacked = self._stack(t)
+        if stage != self.stage or stacked:
+            self.stage = stage
+            self._each(lambda unit: self._join(unit, shared, t), self.units)
+
+    def _join(self, unit: _Unit, shared: Shared, t: int) -> None:
+        with _blame(unit.first, "join"):
+            unit.local = self.method.join(unit.data, shared, t, address(self.seed, unit.first, -1))
+
+    def _remember(self) -> None:
+        """Keep what clients found alone, before their next stage forgets it."""
+        if not self.traits.own or self.own:
+            return
+        for unit in self.units:
+            if unit.local is not None and "own_codes" in unit.local.memory:
+                self.own[unit.first] = unit.local.memory["own_codes"], unit.local.memory["factor"]
+
+    def _step(self, unit: _Unit, shared: Shared, t: int, chosen: Array, schema: dict[str, tuple[int, ...]]) -> Answer:
+        stepping, j = unit.members[chosen[unit.members]], unit.first
+        with _blame(j, f"round {t}"):
+            assert unit.local is not None
+            part, here, X = unit.local, None, unit.data
+            if unit.owner is not None and len(stepping) < len(unit.members):
+                here = np.flatnonzero(chosen[unit.owner])
+                part = Local(part.codes[here], {n: a[here] for n, a in part.memory.items()})
+                X = arrays.rows(X, here)
+            part, message = self.method.step(X, shared, part, t, address(self.seed, j, t))
+            unit.local = part if here is None else _write_rows(unit.local, part, here)
+            check_message(message, schema, client=j, t=t)
+        return Answer(stepping, message)
+
+    def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
+        """Let every client find its codes for the final factor, and do its work."""
+        self._remember()
+        codes: list[Any] = [None] * self.count
+        findings: list[Any] = [None] * self.count
+
+        def finish(unit: _Unit) -> None:
+            with _blame(unit.first, "refit"):
+                W = self.method.refit(unit.data, factor)
+            bounds = np.flatnonzero(np.diff(np.zeros(len(W)) if unit.owner is None else unit.owner)) + 1
+            starts = [0, *bounds.tolist(), len(W)]
+            for i, j in enumerate(unit.members):
+                rows, place = slice(starts[i], starts[i + 1]), int(j) - self.first
+                codes[place] = W[rows]
+                if work:
+                    X = unit.data if unit.owner is None else arrays.rows(unit.data, np.arange(rows.start, rows.stop))
+                    findings[place] = work[place](Client(int(j), X, codes[place], self.own.get(int(j))), factor)
+
+        self._each(finish, self.units)
+        return Finished(codes, findings if work else [])
+
+    def states(self) -> list[Local]:
+        """Return the state of every unit; units are the same in every run of this method over these data."""
+        return [unit.local for unit in self.units if unit.local is not None]
+
+    def restore(self, states: list[Local], t: int) -> None:
+        """Put the states of round t back; tiny clients are stacked by then if they ever are."""
+        self._stack(t)
+        self.stage = stage_of(self.traits, t)
+        if len(states) != len(self.units):
+            raise CofactorError(
+                f"checkpoint: expected the states of {len(self.units)} clients, found {len(states)}; "
+                "it belongs to other data or to another method."
+            )
+        for unit, state in zip(self.units, states, strict=True):
+            unit.local = state
+
+    def _stack(self, t: int) -> bool:
+        """Stack tiny clients, once, when round t allows it; say whether it was done now."""
+        if not (self.unstacked and adds_up(self.traits, t)):
+            return False
+        self.unstacked = False
+        tiny = [u for u in self.units if u.data.shape[0] <= TINY_ROWS]
+        if len(tiny) < 2:
+            return False
+        owner = np.concatenate([np.full(u.data.shape[0], u.first) for u in tiny])
+        batch = _Unit(np.concatenate([u.members for u in tiny]), arrays.stack([u.data for u in tiny]), owner)
+        rest = [u for u in self.units if u.data.shape[0] > TINY_ROWS]
+        self.units = sorted([*rest, batch], key=lambda u: u.first)
+        return True
+
+    def _each(self, work: Callable[[_Unit], Any], units: list[_Unit]) -> list[Any]:
+        """Apply ``work`` to the units in threads; results come in the order of the units."""
+        return list((self.pool.map if self.pool else map)(work, units))
+
+
+def _write_rows(local: Local, part: Local, here: Array) -> Local:
+    """Put the rows that stepped back among the others."""
+
+    def put(old: Array, new: Array) -> Array:
+        out = old.astype(new.dtype)
+        out[here] = new
+        return out
+
+    memory = {name: put(local.memory[name], a) for name, a in part.memory.items()}
+    return Local(put(local.codes, part.codes), memory)
+
+
+@contextmanager
+def _blame(client: int, when: str) -> Iterator[None]:
+    """Name the client and the moment in every error."""
+    try:
+        yield
+    except CofactorError:
+        raise
+    except Exception as error:
+        raise ClientError(f"client {client}, {when}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,282 @@
+"""The round loop: the one place where server and clients meet, whatever carries the messages."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cofactor.engines import paying, stream
+from cofactor.engines.checkpoint import Checkpoint
+from cofactor.engines.contract import Answer, Arrival, Callback, Engine, Session, Watch, Work, shared_bytes
+from cofactor.engines.history import Round, stage_of
+from cofactor.engines.host import address
+from cofactor.engines.inline import Inline
+from cofactor.method import SERVER, Method
+from cofactor.plan import ByShare, Plan, Stop, Stream
+from cofactor.privacy.accountant import Cost, Ledger
+from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came out: the shared factor (rows at norm 1, or bits), each client's codes, history, and ledger.
+
+    ``epsilon`` is what all releases of this run together cost; infinite for a method without noise.
+    Codes are there for clients on this machine; ``findings`` are what the work of every client returned. A stream has
+    ``arrivals``, and the clients that were given up are ``absent``.
+    """
+
+    factor: Array
+    codes: list[Array] = field(repr=False)
+    history: list[Round] = field(repr=False)
+    converged: bool = False
+    ledger: Ledger | None = None
+    epsilon: float = math.inf
+    arrivals: list[Arrival] = field(default_factory=list, repr=False)
+    absent: tuple[int, ...] = ()
+    findings: list[Any] = field(default_factory=list, repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """Everything that was sent, up and down."""
+        return sum(r.bytes_up + r.bytes_down for r in self.history)
+
+
+def run(
+    method: Method,
+    Xs: Sequence[Data],
+    plan: Plan | None = None,
+    *,
+    engine: Engine | None = None,
+    callbacks: Sequence[Callback] = (),
+    start: Array | None = None,
+    checkpoint: Checkpoint | None = None,
+    watch: Watch | None = None,
+    begun: Callable[[int], Any] | None = None,
+    work: Sequence[Work] = (),
+    **how: Any,
+) -> Run:
+    """Run a method over the clients' data and return the shared factor with each client's codes.
+
+    How it goes is said by a :class:`~cofactor.plan.Plan`, or by its fields as keywords: ``rounds``, ``participation``,
+    ``stop``, ``seed``, ``secure``. ``start`` is a public factor to begin at. With a ``checkpoint`` the run goes on
+    after the last round that it holds, to the same result bit for bit; ``begun`` is told how many rounds that were.
+    ``watch`` sees every message, before anything is done with it. ``work`` (one for each client) is done by the clients
+    in the end, where they are.
+
+    >>> import numpy as np
+    >>> from cofactor.methods import catalog
+    >>> Xs = [np.eye(4), np.ones((3, 4))]
+    >>> run(catalog.make("exact", 2, start="random"), Xs, rounds=5).factor.shape
+    (2, 4)
+    """
+    plan = _plan(plan, how)
+    engine = carrier(engine, plan)
+    if plan.privacy is not None and method.traits.allowance is None:
+        raise CofactorError("privacy: expected the private form of the method; see cofactor.methods.build.")
+    if plan.stream:
+        stream.check(method, plan)
+    method, limit = plan.form(method)
+    draw = _drawing(plan, Xs)
+    with engine.open(method, Xs, plan) as session:
+        _check_start(start, method, session.n_features)
+        paying.check_noise(method, masks=session.masks)
+        if plan.stream is not None:
+            return _streamed(session, plan, plan.stream, start, watch=watch, callbacks=callbacks, work=work)
+        shared, history = _begin(method, session, plan.seed, start, checkpoint)
+        if begun:
+            begun(len(history))
+        ledger = paying.open_ledger(method, plan, len(history), session.n_clients)
+        over = _Over(method.rounds, len(method.traits.stages) - 1, plan.rule)
+        for t in range(len(history), limit):
+            if over(history):
+                break
+            drawn = draw(session.n_clients, t)
+            costs = paying.costs_of(method, t)
+            ledger = ledger.charge(*costs.values()) if ledger is not None and costs is not None else None
+            shared, line = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
+            history.append(line if ledger is None else line._replace(epsilon=ledger.spend().epsilon))
+            if checkpoint and checkpoint.due(t):
+                session.save(checkpoint, shared, history)
+            if any([callback(history[-1], shared) for callback in callbacks]):
+                break
+        factor = method.factor(shared)
+        done = session.finish(factor, work)
+        spent = math.inf if ledger is None else history[-1].epsilon
+        return Run(factor, done.codes, history, over(history, ended=True), ledger, spent, findings=done.findings)
+
+
+def run_stream(
+    method: Method,
+    Xs: Sequence[Data],
+    *,
+    updates: int = 200,
+    speeds: Any = None,
+    seed: int = 0,
+    deadline: float = math.inf,
+    **more: Any,
+) -> Run:
+    """Run a method over clients that answer one by one, until the server has merged ``updates`` messages.
+
+    A client that has not answered ``deadline`` simulated seconds after it was sent the factor is given up: a warning
+    names it, ``Run.absent`` too, and the others go on; its codes still belong to the final factor.
+
+    With ``engine=Mpi()`` every process gives its own client (process 0, the server, may have none), time is real, and
+    ``deadline`` is in real seconds. Then the order of arrivals, and with it the result, differs from run to run;
+    callbacks and ``watch`` are called on process 0.
+
+    >>> from cofactor.methods import catalog
+    >>> result = run_stream(catalog.make("asyn-sd", 2), [np.eye(4), np.ones((3, 4))], updates=6)
+    >>> result.factor.shape, len(result.arrivals)
+    ((2, 4), 6)
+    """
+    return run(method, Xs, Plan(seed=seed, stream=Stream(updates, deadline, speeds)), **more)
+
+
+def _plan(plan: Plan | None, how: dict[str, Any]) -> Plan:
+    if plan is None:
+        return Plan(**{name: value for name, value in how.items() if not (name == "stop" and value is None)})
+    if how:
+        raise CofactorError(f"expected either a plan or its fields, found a plan and {', '.join(how)}.")
+    return plan
+
+
+def carrier(engine: Engine | None, plan: Plan) -> Engine:
+    """Return the engine, under masks if sums are to be secure; a name is no engine."""
+    if isinstance(engine, str):
+        raise CofactorError(
+            f"engine: expected an engine, such as cofactor.engines.mpi.Mpi() or None. Found the text {engine!r}."
+        )
+    found = engine or Inline()
+    if not plan.secure:
+        return found
+    from cofactor.engines.secure import Secure  # needs the extra "secure"
+
+    return found if isinstance(found, Secure) else Secure(found)
+
+
+def _begin(
+    method: Method, session: Session, seed: int, start: Array | None, checkpoint: Checkpoint | None
+) -> tuple[Shared, list[Round]]:
+    """Start anew, or where the checkpoint ended."""
+    saved = session.load(checkpoint) if checkpoint else None
+    if saved is not None:
+        return saved.shared, saved.history
+    return method.start(session.n_features, address(seed, SERVER, -1), start), []
+
+
+@dataclass(frozen=True)
+class _Over:
+    """Whether a run is over: by the losses of its last stage; a method with a plan of its own runs all of it."""
+
+    rounds: int | None
+    last: int
+    stop: Stop
+
+    def __call__(self, history: list[Round], *, ended: bool = False) -> bool:
+        """Say so; once it has ``ended``, whether that was where it should."""
+        if self.rounds is not None:
+            return ended
+        return self.stop([line for line in history if line.stage == self.last])
+
+
+def _streamed(
+    session: Session,
+    plan: Plan,
+    stream: Stream,
+    start: Array | None,
+    *,
+    watch: Watch | None,
+    callbacks: Sequence[Callback],
+    work: Sequence[Work],
+) -> Run:
+    shared = session.method.start(session.n_features, address(plan.seed, SERVER, -1), start)
+    found = session.stream(shared, stream, watch=watch, callbacks=callbacks)
+    done = session.finish(found.factor, work)
+    return Run(
+        found.factor,
+        done.codes,
+        found.history,
+        arrivals=found.arrivals,
+        absent=found.absent,
+        findings=done.findings,
+    )
+
+
+def _check_start(start: Array | None, method: Method, m: int) -> None:
+    if start is not None and start.shape != (method.rank, m):
+        raise CofactorError(f"start: expected a factor of shape {(method.rank, m)}, found {start.shape}.")
+    if start is not None and not (np.isfinite(start).all() and (start >= 0).all()):
+        raise CofactorError("start: expected finite numbers >= 0, found NaN, infinite or negative ones.")
+
+
+Drawn = tuple[Array, Array | None]
+"""The participants of a round in order, and how much each one counts (None: once)."""
+
+
+def _drawing(plan: Plan, Xs: Sequence[Data]) -> Callable[[int, int], Drawn]:
+    """Return how the clients of a round are drawn: without replacement, unless by their share of the rows."""
+    share = plan.participation
+    if isinstance(share, ByShare):
+
+        def by_share(clients: int, t: int) -> Drawn:
+            rows = np.array(share.rows or [X.shape[0] for X in Xs])
+            if len(rows) != clients:
+                raise CofactorError(
+                    "participation: a draw by share needs all clients in one process; give a share instead."
+                )
+            return share(rows, address(plan.seed, SERVER, t))
+
+        return by_share
+
+    def plain(clients: int, t: int) -> Drawn:
+        if share == 1:
+            return np.arange(clients), None
+        return np.sort(address(plan.seed, SERVER, t).choice(clients, plan.participants(clients), replace=False)), None
+
+    return plain
+
+
+def _round(
+    session: Session, shared: Shared, t: int, *, drawn: Drawn, watch: Watch | None, costs: dict[str, Cost] | None
+) -> tuple[Shared, Round]:
+    begin, (participants, counts) = time.perf_counter(), drawn
+    answers = session.round(shared.broadcast(), t, participants)
+    if not answers:
+        raise ClientError(f"round {t}: none of the {len(participants)} participants answered.")
+    if watch:
+        watch(t, answers)
+    if costs is not None:
+        for answer in answers:
+            paying.check_paid(answer.message, costs, client=answer.client, t=t)
+    new = session.method.aggregate(shared, [_counted(r, participants, counts) for r in answers], t)
+    line = Round(
+        t,
+        float(new.loss),
+        float(new.drift),
+        sum(r.nbytes for r in answers),
+        shared_bytes(shared) * len(participants),
+        time.perf_counter() - begin,
+        sum(len(r.clients) for r in answers),
+        stage=stage_of(session.method.traits, t),
+    )
+    return new, line
+
+
+def _counted(answer: Answer, participants: Array, counts: Array | None) -> Message:
+    """Return a message as often as it counts."""
+    if counts is None:
+        return answer.message
+    own = counts[np.searchsorted(participants, answer.clients)]
+    if np.ptp(own) > 0:
+        raise CofactorError(
+            f"participation: expected clients that answer as one batch to be drawn equally often, found {own[:3]}... "
+            f"for clients {answer.clients[:3]}...; draw tiny clients of this method by a share of clients instead."
+        )
+    arrays = {name: (a * own[0]).astype(np.asarray(a).dtype) for name, a in answer.message.arrays.items()}
+    return Message(arrays, answer.message.weight * float(own[0]))

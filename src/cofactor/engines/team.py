@@ -1,0 +1,89 @@
+"""Processes that act together: they meet at named places, and an error of one is an error of all. One is a team too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from cofactor.types import Array, ClientError, CofactorError
+
+T = TypeVar("T")
+LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+"""Variables in which mpiexec says which process this is (MPICH, PMIx, Open MPI)."""
+
+
+class ProcessError(ClientError):
+    """What went wrong on one process, raised on all of them."""
+
+
+class Team:
+    """This process alone: it meets nobody. Others bring their own way to meet (:class:`Processes`)."""
+
+    here, count = 0, 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is process 0: the one that shows progress and writes what all share."""
+        return self.here == 0
+
+    def exchange(self, where: str, value: Any = None, *, error: Exception | None = None) -> list[Any]:
+        """Return the value, or raise the error."""
+        if error is not None:
+            raise error
+        return [value]
+
+    def sum(self, numbers: Array) -> Array:
+        """Return the numbers."""
+        return numbers
+
+    def gather(self, data: bytes, sizes: list[int]) -> list[Array]:
+        """Nobody needs it alone."""
+        raise TypeError("one process has nothing to gather")
+
+    def threads(self) -> int:
+        """All cores."""
+        return os.cpu_count() or 1
+
+    @contextmanager
+    def guard(self, where: str) -> Iterator[None]:
+        """Bring an error of this block to the others, wherever they meet next; it is raised on all of them."""
+        try:
+            yield
+        except ProcessError:
+            raise
+        except Exception as error:
+            self.exchange(where, error=error)
+            raise
+
+    def each(self, where: str, work: Callable[[], T]) -> list[T]:
+        """Let every process do its work; return the results (small ones) of all, in the order of the processes."""
+        with self.guard(where):
+            result = work()
+        return self.exchange(where, result)
+
+    def alone(self, where: str, work: Callable[[], T]) -> T:
+        """Let process 0 do the work; every process returns its result."""
+        return self.each(where, lambda: work() if self.first else None)[0]  # type: ignore[return-value]
+
+    def together(self, where: str, mine: list[T]) -> list[T]:
+        """Return the lists of all processes as one."""
+        return [entry for part in self.exchange(where, mine) for entry in part]
+
+
+def speaks() -> bool:
+    """Whether this is the process that prints: process 0 of an MPI job, or the only one.
+
+    Before MPI has begun, the launcher's variables tell.
+    """
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None:
+        return bool(mpi.COMM_WORLD.Get_rank() == 0)
+    return next((os.environ[name] for name in LAUNCHERS if name in os.environ), "0") == "0"
+
+
+def text_of(error: Exception) -> str:
+    """Return what an error says; an unexpected one says its kind too."""
+    return str(error) if isinstance(error, CofactorError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,154 @@
+"""FederatedBMF: Boolean matrix factorization over clients whose rows may not be pooled."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from cofactor.boolean import check_boolean, product, unpack
+from cofactor.engines.contract import Callback, Engine
+from cofactor.engines.loop import Run
+from cofactor.estimators import clients
+from cofactor.estimators.base import Federated
+from cofactor.estimators.to_bits import to_bits
+from cofactor.kinds.kind import Score
+from cofactor.kinds.zero_one import ZERO_ONE
+from cofactor.method import Method
+from cofactor.privacy.allowance import Privacy
+from cofactor.types import Array, CofactorError, Data
+
+
+class FederatedBMF(Federated):
+    """One 0/1 factor H shared by all clients, private 0/1 codes W_j, ``X_j ~ W_j o H`` (OR of ANDs).
+
+    Parameters
+    ----------
+    n_components : the rank k; None takes min(10, features, rows).
+    method : a name from ``cofactor.methods.catalog.names("boolean")``, or a method object.
+        ``"boolean-oneshot"`` needs one upload per client, ``"boolean-exact"`` sums only, ``"felb"`` is the paper's.
+    align : "every", "first" or None: when components are matched between clients (felb, falb and the one-shot
+        baselines); "auto" leaves it to the method.
+    aggregate : "vote", "round" or "or" (one-shot baselines); None leaves it to the method.
+    sweeps : rounds of Boolean coordinate sweeps at the end, each one more upload of counts; 0 for none.
+    rounds : length of the plan, sweeps included (felb, falb, boolean-exact); None leaves it to the method.
+    threshold : values >= threshold are ones, others zeros; None accepts only 0 and 1.
+    participation : the share of clients drawn for each round.
+    random_state : seed; an int gives the same bits everywhere.
+    engine : what carries the messages; None runs all clients in this process.
+    privacy : a :class:`~cofactor.privacy.Privacy` with ``unit="client"``, for felb, falb and the votes; no sweeps then.
+    secure : add messages up under masks, so that only their sum can be seen (3 to 200 clients).
+    options : further options of the named method, such as ``{"local": "asso"}``.
+    callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
+
+    Attributes
+    ----------
+    components_ : the shared factor H (k x m), uint8 zeros and ones.
+    codes_ : list of the codes W_j (n_j x k, uint8), one per client in the order of ``clients_``.
+    clients_ : names of the clients: positions in the list, or the distinct groups.
+    history_ : one :class:`~cofactor.engines.history.Round` per round; its loss is half the errors in a sweep.
+    reconstruction_err_ : the loss ``|X xor (W o H)| / |X|`` over all rows.
+    n_rounds_ : rounds that were run.
+    epsilon_, ledger_ : what the fit cost in all (infinite without ``privacy``), and its ledger (or None).
+
+    Examples
+    --------
+    >>> from cofactor import FederatedBMF
+    >>> from cofactor.data import synthetic
+    >>> data = synthetic.tiles(300, 40, 3, density=1.0, noise=0.0)
+    >>> model = FederatedBMF(3, random_state=0).fit([data.X[:100], data.X[100:]])
+    >>> model.components_.shape, model.components_.dtype.name
+    ((3, 40), 'uint8')
+    >>> model.score(data.X)
+    1.0
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        method: str | Method = "boolean-oneshot",
+        align: str | None = "auto",
+        aggregate: str | None = None,
+        sweeps: int = 3,
+        rounds: int | None = None,
+        threshold: float | None = None,
+        participation: float = 1.0,
+        random_state: Any = None,
+        engine: Engine | None = None,
+        privacy: Privacy | None = None,
+        secure: bool = False,
+        options: dict[str, Any] | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.align = align
+        self.aggregate = aggregate
+        self.sweeps = sweeps
+        self.rounds = rounds
+        self.threshold = threshold
+        self.participation = participation
+        self.random_state = random_state
+        self.engine = engine
+        self.privacy = privacy
+        self.secure = secure
+        self.options = options
+        self.callbacks = callbacks
+
+    _dtype = "numeric"
+    _kind = ZERO_ONE
+
+    def _check(self, X: Any, client: Any) -> Data:
+        return to_bits(X, client=client, threshold=self.threshold)
+
+    def _fit(self, X: Any, groups: Any) -> clients.Clients:
+        if self.threshold is not None and clients.is_elsewhere(X):
+            raise CofactorError("threshold: expected None for data on workers. Make zeros and ones there: X >= 0.5.")
+        return super()._fit(X, groups)
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the named method: those that were set here, and ``options``."""
+        chosen: dict[str, Any] = {"sweeps": 0 if self.privacy else self.sweeps}
+        if self.align != "auto":
+            chosen["align"] = self.align
+        if self.aggregate is not None:
+            chosen["aggregate"] = self.aggregate
+        return {**chosen, **(self.options or {})}
+
+    def _conclude(self, score: Score, outcome: Run) -> None:
+        self.reconstruction_err_ = score.error
+        if score.error > 0 and not self.components_.any():
+            warnings.warn(
+                f"The model is empty: no component of {len(self.components_)} was left after rounding. The noise level "
+                "swamps the signal, or the clients have too few rows; try fewer components, fewer clients or cleaner "
+                "data.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def inverse_transform(self, X: Any) -> Array | list[Array]:
+        """Return the reconstruction ``W o H`` (uint8) of 0/1 codes W; a list of codes gives a list."""
+        check_is_fitted(self)
+        found = [self._reconstruct(np.asarray(W)) for W in (X if clients.is_many(X) else [X])]
+        return found if clients.is_many(X) else found[0]
+
+    def _reconstruct(self, W: Array) -> Array:
+        check_boolean(W)
+        if W.shape[1] != len(self.components_):
+            raise CofactorError(f"codes: expected {len(self.components_)} columns, found {W.shape[1]}.")
+        return unpack(product(W, self.components_))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return ``1 - |X xor (W o H)| / |X|`` with codes refitted for X."""
+        return 1 - self._score(X).error
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags

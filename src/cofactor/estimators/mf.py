@@ -1,0 +1,298 @@
+"""FederatedMF: ratings of many people, factorized together while every rating stays with the one who gave it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from cofactor.engines.contract import Callback, Engine
+from cofactor.engines.history import Round
+from cofactor.engines.loop import carrier, run
+from cofactor.estimators import public
+from cofactor.estimators.base import TAKES, check_takes, seed_of
+from cofactor.estimators.named_ratings import check_values, names, read
+from cofactor.kinds import Checked
+from cofactor.method import Method
+from cofactor.methods.build import Facts, build, refuse
+from cofactor.plan import Plan
+from cofactor.ratings import Layout, observed, solve_codes
+from cofactor.ratings.ranking import Ranking, rank_users, top
+from cofactor.types import Array, CofactorError, DataError
+
+
+class FederatedMF(BaseEstimator):
+    """Factors of users and items on the observed ratings: ``x_ui ~ w_u h_i + b_u + c_i + mean``.
+
+    Item factors, item biases and the mean are shared; the factors and the bias of a user stay with the user. Unknown
+    users and items are answered by what is left: an unknown user gets ``mean + c_i``, an unknown item ``mean + b_u``,
+    both together the mean. Without biases the answer is 0.
+
+    With ``implicit=True`` the numbers are how often something was bought, clicked or watched (Hu, Koren and Volinsky
+    2008): ``w_u h_i`` is then a preference, near 1 for what a user goes for, 0 in all other cells.
+
+    Parameters
+    ----------
+    n_components : the rank k.
+    method : a name from ``cofactor.methods.catalog.names("ratings")``, or a masked method object.
+        ``"exact-als"`` gives the pooled answer; ``"masked-fedmavg"`` sends far fewer numbers per round.
+    biases : whether users and items have biases, and ratings a mean; None is yes, but for implicit feedback no.
+    implicit : whether what was not observed counts as zero, with weight 1.
+    alpha : with ``implicit`` an observed x has weight ``1 + alpha x``.
+    ridge, bias_ridge : what holds factors and biases back; ``bias_ridge`` None is half the ridge.
+    rounds : the most rounds to run.
+    tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
+    participation : the share of clients drawn for each round.
+    rating_range : (lowest, highest) rating; others are refused, and predictions are cut to it. None declares nothing.
+    duplicates : "error" or "mean": what to do with several ratings of one item by one user.
+    random_state : seed; an int gives the same numbers everywhere.
+    engine : what carries the messages; None runs all clients in this process.
+    options : further options of the named method.
+    callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
+
+    Attributes
+    ----------
+    components_ : item factors H (k x m); item_biases_ (m) and mean_ go with them.
+    factor_ : all of it as one extended factor (see :mod:`cofactor.ratings.halves`).
+    codes_ : extended codes of the users (n x (k + 3)), so that ``codes_ @ factor_`` are predictions.
+    users_, items_ : names of the rows and columns.
+    history_ : one :class:`~cofactor.engines.history.Round` per round.
+    n_rounds_ : rounds that were run.
+
+    Examples
+    --------
+    >>> from cofactor import FederatedMF
+    >>> ratings = (["ann", "ann", "bob", "bob", "cy"], ["x", "y", "x", "z", "x"], [5.0, 1.0, 4.0, 2.0, 5.0])
+    >>> model = FederatedMF(1, ridge=0.1, random_state=0).fit(ratings)
+    >>> model.recommend("cy", 2).tolist()
+    ['z', 'y']
+    >>> model.predict(["cy", "nobody"], ["y", "x"]).round(1).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        method: str | Method = "exact-als",
+        biases: bool | None = None,
+        implicit: bool = False,
+        alpha: float = 40.0,
+        ridge: float = 10.0,
+        bias_ridge: float | None = None,
+        rounds: int = 30,
+        tol: float = 1e-4,
+        participation: float = 1.0,
+        rating_range: tuple[float, float] | None = None,
+        duplicates: str = "error",
+        random_state: Any = None,
+        engine: Engine | None = None,
+        options: dict[str, Any] | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.biases = biases
+        self.implicit = implicit
+        self.alpha = alpha
+        self.ridge = ridge
+        self.bias_ridge = bias_ridge
+        self.rounds = rounds
+        self.tol = tol
+        self.participation = participation
+        self.rating_range = rating_range
+        self.duplicates = duplicates
+        self.random_state = random_state
+        self.engine = engine
+        self.options = options
+        self.callbacks = callbacks
+
+    def fit(self, R: Any, y: Any = None, groups: Any = None) -> Self:
+        """Fit to CSR ratings (users x items) or a tuple (users, items, ratings): one client per user.
+
+        ``groups`` (one label per row) makes clients of several users, such as a shop with its customers.
+        """
+        plan = Plan(self.rounds, self.participation, self.tol, seed_of(self.random_state))
+        kind = refuse(self.method, plan, self._options(), TAKES["FederatedMF"])
+        check_takes(kind, self.method, "FederatedMF")
+        engine = None if self.engine is None else carrier(self.engine, plan)
+        held = read(R, duplicates=self.duplicates, limits=self.rating_range)
+        if held.matrix.nnz == 0:
+            raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
+        rows = _rows(held.matrix.shape[0], groups)
+        facts = Facts(len(rows), held.matrix.shape[1], held.matrix.shape[0])
+        method, plan = build(self.method, self.n_components, plan, facts, self._options())
+        data = Checked(held.matrix[r] for r in rows)
+        outcome = run(method, data, plan, engine=engine, callbacks=self.callbacks)
+        self.layout_: Layout = method.layout  # type: ignore[attr-defined]
+        self.factor_, self.users_, self.items_ = outcome.factor, held.users, held.items
+        self.codes_ = np.empty((held.matrix.shape[0], self.layout_.width), outcome.factor.dtype)
+        self.codes_[np.concatenate(rows)] = np.vstack(outcome.codes)
+        self.history_: list[Round] = outcome.history
+        self.n_rounds_, self.n_features_in_ = len(outcome.history), held.matrix.shape[1]
+        self._seen = held.matrix
+        return self
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the named method."""
+        held = {"biases": self.biases, "ridge": self.ridge, "bias_ridge": self.bias_ridge}
+        held |= {"alpha": self.alpha} if self.implicit else {}
+        return {**held, **(self.options or {})}
+
+    @property
+    def components_(self) -> Array:
+        """Item factors (k x m)."""
+        return self.factor_[: self.layout_.rank]
+
+    @property
+    def item_biases_(self) -> Array:
+        """How much better than the mean an item is rated (m)."""
+        return self.factor_[self.layout_.rank + 1] if self.layout_.biases else np.zeros(self.n_features_in_)
+
+    @property
+    def mean_(self) -> float:
+        """The mean rating, 0 without biases."""
+        return float(self.factor_[-1, 0]) if self.layout_.biases else 0.0
+
+    def transform(self, R: Any) -> Array:
+        """Return the extended codes of new users from their ratings and the shared factor alone.
+
+        Ratings are CSR (n x items), or for one user a mapping from names of items to ratings.
+        """
+        check_is_fitted(self)
+        R = self._rows(R)
+        if R.shape[1] != self.n_features_in_:
+            raise DataError(f"expected ratings of {self.n_features_in_} items, found {R.shape[1]}.")
+        return solve_codes(R if R.dtype.kind == "f" else R.astype(np.float64), self.factor_, self.layout_)
+
+    def _rows(self, R: Any) -> Any:
+        """Return CSR ratings; of a mapping, items that nobody rated in the fit are left out, as they say nothing."""
+        if not isinstance(R, Mapping):
+            return observed(R)
+        place = _places(names(list(R)), self.items_) if R else np.empty(0, int)
+        values, known = np.array(list(R.values()), np.float64), place < len(self.items_)
+        check_values(["new"] * len(R), list(R), values, self.rating_range)
+        row = np.zeros(known.sum(), int)
+        return sparse.csr_matrix((values[known], (row, place[known])), shape=(1, self.n_features_in_))
+
+    def predict(self, users: Any, items: Any) -> Array:
+        """Return the rating of every (user, item) pair of names; they broadcast, unknown ones fall back to biases."""
+        check_is_fitted(self)
+        users, items = np.broadcast_arrays(names(users), names(items))
+        codes = np.vstack([self.codes_, self.layout_.empty_codes(1, self.codes_.dtype)])
+        factor = np.vstack([self.factor_.T, self.layout_.unknown_item(self.factor_)])
+        u, i = _places(users, self.users_), _places(items, self.items_)
+        return self._cut(np.einsum("...k,...k->...", codes[u], factor[i]))
+
+    def recommend(self, user: Any = None, n: int = 10, *, ratings: Any = None) -> Array:
+        """Return the names of the n best items that a user has not rated, best first.
+
+        An unknown user gets the best rated items. With ``ratings`` (1 x items as CSR, or a mapping from names of items)
+        the user need not be known: codes and seen items come from them.
+        """
+        check_is_fitted(self)
+        if n < 1:
+            raise CofactorError(f"n must be at least 1. Found {n}.")
+        if ratings is not None:
+            R = self._rows(ratings)
+            codes, seen = self.transform(R)[0], R.indices
+        else:
+            codes, seen = self._known(int(_places(names(user), self.users_)))
+        return self.items_[top(codes @ self.factor_, n, seen=seen)]
+
+    def _known(self, u: int) -> tuple[Array, Array]:
+        """Return codes and rated items of the user in row u (one beyond the last: unknown)."""
+        if u == len(self.users_):
+            return self.layout_.empty_codes(1, self.codes_.dtype)[0], np.empty(0, int)
+        return self.codes_[u], self._seen.indices[self._seen.indptr[u] : self._seen.indptr[u + 1]]
+
+    def score(self, R: Any, y: Any = None) -> float:
+        """Return the RMSE on ratings (users x items as fitted, or triples by name); lower is better."""
+        u, i, values = self._test(R)
+        if self.layout_.implicit:
+            raise CofactorError("score: expected ratings, found a model of implicit feedback; see `ranking`.")
+        if len(values) == 0:
+            raise DataError("score: expected at least one rating, found none.")
+        return float(np.sqrt(np.mean((self.predict(u, i) - values) ** 2)))
+
+    def ranking(self, R: Any, n: int = 10, *, relevant: float | None = None) -> Ranking:
+        """Return precision, recall and NDCG at n of every user; held-out ratings >= ``relevant`` are the hits.
+
+        None is 4, and of implicit feedback anything that was observed.
+        """
+        u, i, values = self._test(R)
+        good = (
+            values > 0
+            if relevant is None and self.layout_.implicit
+            else values >= (4.0 if relevant is None else relevant)
+        )
+        u, i = _places(u[good], self.users_), _places(i[good], self.items_)
+        shape = (len(self.users_) + 1, len(self.items_) + 1)  # unknown names are the last row and column
+        hits = sparse.csr_matrix((np.ones(len(u)), (u, i)), shape=shape)
+        return rank_users(self.codes_, self.factor_, self._seen, hits, n=n)
+
+    def _test(self, R: Any) -> tuple[Array, Array, Array]:
+        """Return names of users and items, and ratings."""
+        check_is_fitted(self)
+        if isinstance(R, tuple):
+            users, items, values = R
+            return names(users), names(items), np.asarray(values)
+        C = sparse.coo_matrix(observed(R))
+        if C.shape != (len(self.users_), len(self.items_)):
+            raise DataError(f"expected ratings of shape {(len(self.users_), len(self.items_))}, found {C.shape}.")
+        return self.users_[C.row], self.items_[C.col], C.data
+
+    def save(self, path: str | Path) -> None:
+        """Write the public part of the model, what the server knows: items, factor, settings; nothing of any user."""
+        check_is_fitted(self)
+        public.write(Path(path), public.Public(self.factor_, self.items_, self.layout_, self.rating_range))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what :meth:`save` wrote, or the factor.npz of a run on ratings.
+
+        The model knows all items and no user; ``transform`` and ``recommend(ratings=...)`` serve one on the user's own
+        machine.
+        """
+        held = public.read(Path(path))
+        made = held.layout
+        settings = {"ridge": made.ridge, "bias_ridge": made.bias_ridge, "rating_range": held.rating_range}
+        settings |= {"implicit": True, "alpha": made.alpha} if made.implicit else {"biases": made.biases}
+        model = cls(made.rank, **settings)  # type: ignore[arg-type]
+        model.layout_, model.factor_, model.items_ = made, held.factor, held.items
+        model.users_, model.n_features_in_ = held.items[:0], held.factor.shape[1]
+        model.codes_ = made.empty_codes(0, held.factor.dtype)
+        return model
+
+    def _cut(self, values: Array) -> Array:
+        return values if self.rating_range is None else np.clip(values, *self.rating_range)
+
+
+def _rows(n: int, groups: Any) -> list[Array]:
+    """Return the rows of every client: one each, or those of a group."""
+    if groups is None:
+        return list(np.arange(n)[:, None])
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise CofactorError(f"groups: expected one label per row ({n}), found shape {labels.shape}.")
+    owner = np.unique(labels, return_inverse=True)[1]
+    return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
+
+
+def _places(wanted: Array, names: Array) -> Array:
+    """Return where names stand among the known ones, in whatever order; the number of known ones for unknown names.
+
+    Numbers and their texts name the same: files hold texts where data frames hold numbers.
+    """
+    if "U" in (wanted.dtype.kind, names.dtype.kind):
+        wanted, names = wanted.astype(str), names.astype(str)
+    if len(names) == 0:
+        return np.zeros(wanted.shape, int)
+    order = np.argsort(names, kind="stable")
+    place = order[np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)]
+    return np.where(names[place] == wanted, place, len(names))

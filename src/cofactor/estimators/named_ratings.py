@@ -1,0 +1,87 @@
+"""From what users hold (a CSR matrix, or triples of user, item and rating) to checked ratings with names."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.ratings import observed
+from cofactor.types import Array, CofactorError, DataError
+
+
+class Ratings(NamedTuple):
+    """Checked CSR ratings (users x items), one entry per pair, and the names of rows and columns."""
+
+    matrix: Any
+    users: Array
+    items: Array
+
+
+def read(R: Any, *, duplicates: str = "error", limits: tuple[float, float] | None = None) -> Ratings:
+    """Return ratings from a sparse matrix, or from a tuple (users, items, ratings) of equally long lists.
+
+    ``duplicates`` says what two ratings of one pair are: "error", or their "mean". ``limits`` is the declared range.
+    """
+    if duplicates not in ("error", "mean"):
+        raise CofactorError(f"duplicates: expected 'error' or 'mean', found {duplicates!r}.")
+    if isinstance(R, tuple):
+        users, items, u, i, values = _triples(R)
+    else:
+        C = observed(R).tocoo()
+        users, items, u, i, values = np.arange(C.shape[0]), np.arange(C.shape[1]), C.row, C.col, C.data
+    if values.dtype not in (np.float32, np.float64):
+        values = values.astype(np.float64)
+    check_values(users[u], items[i], values, limits)
+    u, i, values = _unique(u, i, values, (users, items, duplicates))
+    return Ratings(sparse.csr_matrix((values, (u, i)), shape=(len(users), len(items))), users, items)
+
+
+def names(wanted: Any) -> Array:
+    """Return names of users or items as numbers or strings; the objects that data frames hold become strings."""
+    found = np.asarray(wanted)
+    return found.astype(str) if found.dtype.kind == "O" else found
+
+
+def _triples(R: tuple[Any, ...]) -> tuple[Array, Array, Array, Array, Array]:
+    if len(R) != 3 or len({np.shape(a) for a in R}) != 1 or np.ndim(R[0]) != 1:
+        shapes = [np.shape(a) for a in R]
+        raise DataError(f"triples: expected (users, items, ratings), three lists of one length; found shapes {shapes}.")
+    users, u = np.unique(names(R[0]), return_inverse=True)
+    items, i = np.unique(names(R[1]), return_inverse=True)
+    values = np.asarray(R[2])
+    if values.dtype.kind not in "fiu":
+        raise DataError(f"triples: expected numbers as ratings, found dtype {values.dtype}.")
+    return users, items, u, i, values
+
+
+def check_values(users: Any, items: Any, values: Array, limits: tuple[float, float] | None) -> None:
+    """Refuse ratings that are no finite numbers >= 0, or outside the declared range."""
+    low, high = limits if limits is not None else (0.0, np.inf)
+    bad = ~(np.isfinite(values) & (values >= low) & (values <= high))
+    if bad.any():
+        e = int(np.flatnonzero(bad)[0])
+        raise DataError(
+            f"client {users[e]}: expected ratings in [{low:g}, {high:g}], found {values[e]:g} for item {items[e]} "
+            f"({int(bad.sum())} such rating(s)); correct them or widen rating_range."
+        )
+
+
+def _unique(u: Array, i: Array, values: Array, names: tuple[Array, Array, str]) -> tuple[Array, Array, Array]:
+    """Refuse or average several ratings of one pair."""
+    users, items, duplicates = names
+    order = np.lexsort((i, u))
+    u, i, values = u[order], i[order], values[order]
+    again = (np.diff(u) == 0) & (np.diff(i) == 0)
+    if not again.any():
+        return u, i, values
+    if duplicates == "error":
+        e = int(np.flatnonzero(again)[0])
+        raise DataError(
+            f"client {users[u[e]]}: expected one rating per item, found two of item {items[i[e]]}; "
+            "take their mean with duplicates='mean'."
+        )
+    first = np.flatnonzero(np.append(True, ~again))
+    counts = np.diff(np.append(first, len(values)))
+    return u[first], i[first], np.add.reduceat(values, first) / counts.astype(values.dtype)

@@ -1,0 +1,1 @@
+"""Runs over files: the one pipeline, what it is told, and what it writes."""

@@ -1,0 +1,88 @@
+"""What every client does at the end of a run, where it lives: write what is its own, and say what may be said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cofactor import ratings
+from cofactor.engines.contract import Client
+from cofactor.jobs.folder import ClientFolder
+from cofactor.kinds.kind import Kind
+from cofactor.method import rng
+from cofactor.ratings.ranking import rank_users
+from cofactor.records import ClientScore
+from cofactor.select.passports import describe, factorize_alone
+from cofactor.types import Array, Data, Message
+
+TOP, RELEVANT = 10, 4.0
+"""Length of the lists that are judged, and the rating from which on an item should be in them."""
+
+
+class Finding(NamedTuple):
+    """What one client says of the result: its rows, and what of its errors adds up; ``own`` is that of itself alone.
+
+    ``summary`` is what passports are made of; ``held`` (squared residuals, ratings, and sums of the ranking) of what
+    was held out.
+    """
+
+    client: str
+    rows: int
+    tally: Array
+    own: Array | None = None
+    summary: Message | None = None
+    held: Array | None = None
+
+
+@dataclass(frozen=True)
+class Conclude:
+    """The last work of one client. In a private run it writes its errors into its own folder and says nothing."""
+
+    kind: Kind
+    method: Any
+    name: str
+    folder: ClientFolder
+    seed: int
+    private: bool
+    compares: bool
+    held: Any = None
+
+    def __call__(self, client: Client, factor: Array) -> Finding | None:
+        """Write codes and pictures; return the finding that all may see."""
+        X, W = client.data, client.codes
+        self.folder.write_codes(W)
+        tally = self._tally(X, W, factor)
+        if self.private:
+            error, rmsd = self.kind.score(tally)
+            self.folder.write_json("evaluation.json", ClientScore(self.name, X.shape[0], error, rmsd))
+            return None
+        if self.kind.pictures is not None:
+            self.folder.write_pictures(self.kind.pictures(X, W, factor))
+        found = Finding(self.name, X.shape[0], tally)
+        if self.held is not None:
+            return found._replace(held=_held(self.method.layout, client, factor, self.held))
+        return self._compared(found, client, factor) if self.compares else found
+
+    def _compared(self, found: Finding, client: Client, factor: Array) -> Finding:
+        """Add what the client finds alone: in the run's own first round, or now."""
+        X, k = client.data, len(factor)
+        own = client.own or factorize_alone(X, k, rng(self.seed, client.number, 0))
+        summary = describe(X, factor, codes=client.codes, own=own)
+        if not summary.arrays["gram"].any():
+            return found._replace(summary=summary)
+        return found._replace(summary=summary, own=self._tally(X, *own))
+
+    def _tally(self, X: Data, W: Array, H: Array) -> Array:
+        return self.kind.tally(self.method, X, W, H)
+
+
+def _held(layout: Any, client: Client, factor: Array, held: Any) -> Array:
+    """Return what of the errors on held-out ratings adds up."""
+    relevant = held.multiply(held > 0 if layout.implicit else held >= RELEVANT).tocsr()
+    relevant.eliminate_zeros()
+    ranking = rank_users(client.codes, factor, client.data, relevant, n=TOP)
+    clicks = layout.implicit or held.nnz == 0
+    squares = 0.0 if clicks else float(ratings.residual_squares(held, client.codes, factor).sum())
+    return np.array([squares, 0.0 if clicks else held.nnz, held.nnz, *ranking.sums])

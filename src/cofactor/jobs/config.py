@@ -1,0 +1,207 @@
+"""The configuration of a run: settings that were checked before anything is read, and the file that reproduces them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cofactor import records
+from cofactor.engines.contract import Engine
+from cofactor.engines.named import NAMES, named
+from cofactor.jobs.settings import Settings
+from cofactor.kinds import KINDS
+from cofactor.methods import catalog
+from cofactor.methods.build import AUTO, refuse
+from cofactor.methods.refusals import NONE
+from cofactor.plan import Plan
+from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.errors import ParameterError, PrivacyError
+from cofactor.types import CofactorError, unknown
+
+CHOICES = {
+    "by": ("iid", "dirichlet", "sorted", "rows"),
+    "features": ("same", "intersection", "union", "position"),
+    "engine": NAMES,
+    "duplicates": ("error", "mean"),
+    "holdout": ("time", "random", "user"),
+}
+NOT_FOR_RATINGS = {"features": "same", "layer": None, "image": None, "split": None, "group_by": None, "secure": False}
+"""Settings without a meaning for ratings, and what they are then."""
+
+
+@dataclass(frozen=True)
+class Config(Settings):
+    """The settings of a run, settled and checked. Paths become absolute in a run folder."""
+
+    def __post_init__(self) -> None:
+        """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
+        object.__setattr__(self, "method", self._settled_method())
+        refuse(self.method, self.plan, self.options)
+        object.__setattr__(self, "boolean", self.kind == "boolean")
+        if not self.inputs:
+            raise CofactorError("expected at least one input file, found none.")
+        self._check_words()
+        self._check_numbers()
+        if self.kind == "blocks":
+            self._check_blocks()
+        self._check_ratings()
+        if self.group_by and self.split:
+            raise CofactorError("expected either --group-by or --split, found both.")
+        if (self.group_by or self.split) and len(self.inputs) > 1:
+            raise CofactorError(
+                f"--group-by and --split make clients of one file; found {len(self.inputs)} files, which are clients."
+            )
+
+    def _settled_method(self) -> str:
+        """The default of a kind, or of a private run, in the place of the default of all."""
+        if self.boolean and self.method in ("exact", AUTO):
+            return catalog.names("boolean")[0]
+        if self.ratings and self.method == "exact":
+            return catalog.names("ratings")[0]
+        if self.epsilon is not None and self.method in ("exact", AUTO) and not self.options:
+            return catalog.names("private")[0]
+        return self.method
+
+    def _check_words(self) -> None:
+        for name, known in CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise unknown(name, value, known)
+        if self.image and not re.fullmatch(r"\d+x\d+", self.image):
+            raise CofactorError(f"image: expected height x width of a picture, as 28x28; found {self.image!r}.")
+        if self.split and self.by in ("dirichlet", "sorted") and not self.label:
+            raise CofactorError(f"--by {self.by} spreads rows by a label; name its column with --label.")
+        if bool(self.scheduler) != (self.engine == "dask"):
+            raise CofactorError(
+                f"--engine dask and --scheduler, as tcp://host:8786, belong together; found --engine {self.engine} and "
+                f"{'--scheduler ' + self.scheduler if self.scheduler else 'no --scheduler'}."
+            )
+
+    def _check_numbers(self) -> None:
+        if self.split is not None and self.split < 1:
+            raise CofactorError(f"split must be at least 1. Found {self.split}.")
+        if not self.alpha > 0:
+            raise CofactorError(f"alpha must be a positive number. Found {self.alpha}.")
+        if not 0 < self.holdout_share < 1:
+            raise CofactorError(f"holdout_share must be in (0, 1). Found {self.holdout_share}.")
+
+    @property
+    def kind(self) -> str:
+        """What the data are."""
+        return "real" if self.method == AUTO else catalog.CATALOG[self.method].kind
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How the run goes."""
+        return Plan(
+            self.rounds,
+            self.participation,
+            self.tol,
+            self.seed,
+            privacy=self.privacy,
+            secure=self.secure,
+            rows=self.rows,
+        )
+
+    @property
+    def privacy(self) -> Privacy | None:
+        """What the whole run may cost, or None; half a budget and words without one are refused."""
+        given = [n for n in ("delta", "unit", "clip", "rows", "insecure_noise_seed") if getattr(self, n) is not None]
+        if self.epsilon is None:
+            if given:
+                raise ParameterError(f"epsilon: expected a total to go with {', '.join(given)}. Found none.")
+            return None
+        if self.delta is None:
+            raise ParameterError("delta: expected a number below 1/n to go with epsilon, such as 1e-6. Found none.")
+        unit: Any = self.unit or "record"
+        return Privacy(self.epsilon, self.delta, unit, self.clip, self.insecure_noise_seed)
+
+    @property
+    def method_options(self) -> dict[str, Any]:
+        """The options that the method is made with: those of its kind, and those that were given."""
+        usual = KINDS[self.kind].options if self.privacy is None else {}
+        return {**usual, **self.options}
+
+    def carrier(self) -> Engine:
+        """Return the engine."""
+        settings = {"scheduler": self.scheduler} if self.scheduler else {}
+        return named(self.engine, **settings)
+
+    def _check_ratings(self) -> None:
+        """Refuse what ratings have not, and what only they have."""
+        if self.kind != "ratings" or not self.ratings:
+            if self.holdout or self.kind == "ratings":
+                found = "holdout" if self.holdout else f"method {self.method!r}"
+                raise CofactorError(f"{found} is for ratings: add --ratings, and give files of user,item,rating.")
+            if self.ratings:
+                known = ", ".join(catalog.names("ratings"))
+                raise CofactorError(f"--ratings: expected one of the methods {known}; found {self.method!r}.")
+            return
+        if self.epsilon is not None:
+            raise PrivacyError(NONE)
+        for name, only in NOT_FOR_RATINGS.items():
+            if getattr(self, name) != only:
+                raise CofactorError(f"--ratings has no {name}: leave it out. Found {getattr(self, name)!r}.")
+
+    @property
+    def together(self) -> bool:
+        """Whether all rows are in one place: one file that is not made into clients."""
+        return len(self.inputs) == 1 and not (self.group_by or self.split)
+
+    def _check_blocks(self) -> None:
+        """Refuse clients that are no blocks of consecutive rows and columns."""
+        others = {"--group-by": self.group_by, "--by": self.by not in ("iid", "rows"), "--ratings": self.ratings}
+        found = [f"{len(self.inputs)} files"] if len(self.inputs) > 1 else []
+        found += [name for name, value in others.items() if value]
+        if found:
+            raise CofactorError(
+                f"method {self.method!r} works on row and column blocks of one matrix: expected one file, with or "
+                f"without --split; found {', '.join(found)}."
+            )
+        object.__setattr__(self, "by", "rows")
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width of the picture that the features form."""
+        height, _, width = (self.image or "").partition("x")
+        return (int(height), int(width)) if self.image else None
+
+    def absolute(self) -> Config:
+        """Return the same configuration with absolute paths, so that it can be run from anywhere."""
+        return replace(self, inputs=[str(Path(p).resolve()) for p in self.inputs])
+
+
+def read(path: Path) -> Config:
+    """Read a TOML configuration; an unknown key is an error that suggests the nearest known one."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise CofactorError(f"{path}: expected a configuration, found no such file.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CofactorError(f"{path}: expected TOML, found: {error}.") from error
+    known = [f.name for f in fields(Config)]
+    for key in values:
+        if key not in known:
+            raise CofactorError(f"{path}: {unknown('key', key, known)}")
+    config = records.decode(Config, values, str(path))
+    return replace(config, inputs=[str(path.parent / p) for p in config.inputs])
+
+
+def to_toml(config: Config) -> str:
+    """Write a configuration as TOML; what is None is left out."""
+    values = asdict(config)
+    options = values.pop("options")
+    lines = [f"{name} = {_value(v)}" for name, v in values.items() if v is not None]
+    if options:
+        lines += ["", "[options]", *(f"{name} = {_value(v)}" for name, v in options.items() if v is not None)]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    """JSON's strings, numbers, booleans and lists are TOML's."""
+    return json.dumps(value, ensure_ascii=False)

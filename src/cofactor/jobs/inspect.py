@@ -1,0 +1,47 @@
+"""A run folder under inspection: what it has spent, and whether what it wrote is what it promised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cofactor.assurance import audits, ledger
+from cofactor.assurance.audits import Audit
+from cofactor.assurance.spending import Spending, spending
+from cofactor.jobs.folder import RunFolder
+from cofactor.methods.build import Facts, build
+
+
+def spent(folder: RunFolder) -> Spending:
+    """Return what the releases in a run's ledger cost, and of what budget."""
+    return spending(ledger.read(folder.ledger_file), folder.manifest_record().privacy)
+
+
+def audit(path: Path, *, seed: int = 0) -> list[Audit]:
+    """Audit a run: its files, and, if it is private, its mechanism."""
+    folder = RunFolder.open(path)
+    method = method_of(folder)
+    found = of_folder(folder, method)
+    private = method is not None and method.traits.allowance is not None
+    return [*found, *(audits.mechanism(method, seed=seed) if private else ())]
+
+
+def of_folder(folder: RunFolder, method: Any) -> list[Audit]:
+    """Audit what a run has written: chains, transcript, and budget."""
+    features = folder.manifest_record().inputs[0].features
+    found = [
+        audits.chains(folder.verify()),
+        audits.transcript_of(ledger.read(folder.ledger_file), method, features),
+    ]
+    private = method is not None and method.traits.allowance is not None
+    return [*found, audits.budget(spent(folder))] if private else found
+
+
+def method_of(folder: RunFolder) -> Any:
+    """Build the method of a run without its data; None where that needs to know which features a client lacks."""
+    config, inputs = folder.config(), folder.manifest_record().inputs
+    if config.features == "union" and config.privacy is None:
+        return None
+    rows = None if config.privacy else sum(line.rows or 0 for line in inputs)
+    facts = Facts(len(inputs), inputs[0].features, rows)
+    return build(config.method, config.rank, config.plan, facts, config.method_options)[0]

@@ -1,0 +1,235 @@
+"""The one pipeline over files: read, prepare, run, judge, write. Every process walks the same way, one or many."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofactor import kinds
+from cofactor.assurance.ledger import Writer
+from cofactor.assurance.spending import record
+from cofactor.engines.contract import Answer, Callback
+from cofactor.engines.history import Round
+from cofactor.engines.loop import Run, run
+from cofactor.jobs.conclude import Conclude
+from cofactor.jobs.config import Config
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.judge import evaluation, is_small, matches, passport_record, passports
+from cofactor.jobs.place import Place
+from cofactor.jobs.reading import Inputs, hashes, read
+from cofactor.kinds.kind import Kind
+from cofactor.local.columns import groups
+from cofactor.method import Method
+from cofactor.methods.build import Facts, build
+from cofactor.plan import ROUNDS, Plan
+from cofactor.records import Evaluation, Input
+from cofactor.select.passports import LAST_ROUNDS
+from cofactor.types import Array, CofactorError, Shared
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is ready: what will run, over which clients, and where. ``names`` are those of all clients."""
+
+    config: Config
+    method: Method
+    plan: Plan
+    inputs: Inputs
+    names: list[str]
+    place: Place
+
+    @property
+    def kind(self) -> Kind:
+        """What the data are."""
+        return kinds.KINDS[self.method.traits.kind]
+
+    @property
+    def private(self) -> bool:
+        """Whether only releases may look like releases."""
+        return self.method.traits.allowance is not None
+
+    @property
+    def rounds(self) -> int | None:
+        """The most rounds; None for a stream, whose updates are no rounds."""
+        return None if self.plan.stream else self.plan.rounds or ROUNDS
+
+
+Announce = Callable[[Job], Any]
+"""Called once, when all is settled and nothing has left yet."""
+
+
+def fit(
+    config: Config, out: Path, *, callbacks: Sequence[Callback] = (), announce: Announce = lambda job: None
+) -> RunFolder:
+    """Read the inputs, run the method, judge the result, and write the run folder."""
+    place = Place(config.carrier())
+    with place.guard("the inputs"):
+        job = prepare(config.absolute(), place)
+        found = hashes(job.config, place)
+        lines = place.together("the clients", describe(job, found, rows=not job.private))
+        folder = place.alone("the run folder", lambda: _create(out, job, lines))
+        if job.private:  # rows and hashes are the clients' own
+            for line in describe(job, found, rows=True):
+                folder.client(line.client).write_json("input.json", {"rows": line.rows, "sha256": line.sha256})
+        announce(job)
+        try:
+            return carry(job, folder, callbacks)
+        except CofactorError:
+            if place.count == 1:
+                folder.withdraw()
+            raise
+
+
+def resume(out: Path, *, callbacks: Sequence[Callback] = (), announce: Announce = lambda job: None) -> RunFolder:
+    """Go on after the last round that the folder's checkpoint holds; a finished run stays as it is."""
+    folder = RunFolder.open(out)
+    if folder.finished:
+        return folder
+    config = folder.config()
+    place = Place(config.carrier())
+    with place.guard("the inputs"):
+        job = prepare(config, place)
+        before = {line.path: line.sha256 for line in folder.inputs()}
+        for path, found in hashes(job.config, place).items():
+            if before.get(path) != found:
+                raise CofactorError(f"{path}: expected the data that the run began with, found other contents.")
+        announce(job)
+        return carry(job, folder, callbacks)
+
+
+def prepare(config: Config, place: Place) -> Job:
+    """Read the clients of this process, build the method for those of all, and refuse what cannot be run."""
+    config, inputs = read(config, place)
+    names = place.together("the clients", inputs.names)
+    facts = _facts(config, inputs, place, len(names))
+    _check_sizes(config, facts)
+    method, plan = build(config.method, config.rank, config.plan, facts, config.method_options)
+    if not place.remote:
+        first = sum(place.together("the clients", [len(inputs.names)])[: place.here])
+        with place.guard("the inputs"):
+            inputs = replace(inputs, data=kinds.check(method.traits.kind, inputs.data, first=first))
+    return Job(config, method, plan, inputs, names, place)
+
+
+def _facts(config: Config, inputs: Inputs, place: Place, clients: int) -> Facts:
+    """Return what a method may know of the data: in a private run no process says how many rows it has."""
+    features = int(inputs.data[0].shape[1])
+    lacking = None if inputs.known is None else groups(inputs.known, features)
+    if config.privacy is not None:
+        return Facts(clients, features, config.rows, lacking)
+    return Facts(clients, features, place.total("the rows", sum(X.shape[0] for X in inputs.data)), lacking)
+
+
+def _check_sizes(config: Config, facts: Facts) -> None:
+    """Refuse a rank or a picture that the data have no room for."""
+    features = facts.features or 1
+    pixels = int(np.prod(config.image_shape or features))
+    limit = min(facts.rows or features, features)
+    if config.rank > limit:
+        rows = "" if facts.rows is None else f"the smaller of {facts.rows} rows and "
+        raise CofactorError(f"rank: expected at most {limit} ({rows}{features} features), found {config.rank}.")
+    if pixels != features:
+        raise CofactorError(f"image: expected {features} pixels (the features), found {config.image}.")
+
+
+def describe(job: Job, found: dict[str, str], *, rows: bool) -> list[Input]:
+    """Return one line for each client of this process, with the hash of its file."""
+    clients = zip(job.inputs.names, job.inputs.sources, job.inputs.data, strict=True)
+    return [
+        Input(name, path, int(X.shape[1]), found[path], int(X.shape[0]) if rows else None) for name, path, X in clients
+    ]
+
+
+def _create(out: Path, job: Job, lines: list[Input]) -> RunFolder:
+    total = record(job.method.traits.allowance.total()) if job.private else None
+    return RunFolder.create(out, job.config, lines, privacy=total)
+
+
+@dataclass
+class Journal:
+    """What a run writes down while it goes: its history, and what left the clients, before anything is done with it."""
+
+    job: Job
+    folder: RunFolder
+    callbacks: Sequence[Callback]
+    compares: bool
+    factors: deque[Array] = field(default_factory=lambda: deque(maxlen=LAST_ROUNDS + 1))
+    ledger: Writer | None = None
+
+    def begin(self, done: int) -> None:
+        """Forget rounds that the checkpoint does not hold, and go on with the ledger where it ends."""
+        self.job.place.alone("the run folder", lambda: self.folder.rewind(done, private=self.job.private))
+        if self.job.place.here == 0:
+            self.ledger = self.folder.log_messages(self.job.names)
+
+    def sent(self, t: int, answers: Sequence[Answer]) -> None:
+        """Write the ledger; in rounds all processes wait, since none may go on with, or save, what is not in it."""
+        if self.job.plan.stream is None:
+            self.job.place.alone("the ledger", lambda: self.ledger and self.ledger(t, answers))
+        elif self.ledger is not None:  # only the server, on process 0, watches a stream
+            self.ledger(t, answers)
+
+    def round(self, line: Round, shared: Shared) -> bool:
+        """Remember the factor, and let process 0 write the line and tell others."""
+        if self.compares:
+            self.factors.append(self.job.method.factor(shared))
+        if self.job.place.here > 0:
+            return False
+        self.folder.log_round(line)
+        return any([callback(line, shared) for callback in self.callbacks])
+
+
+def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFolder:
+    """Run the job, and write what came out; the evaluation comes last, and says that the run is over."""
+    inputs, config, engine = job.inputs, job.config, job.place.engine
+    apart = job.private or job.plan.secure  # what one client finds alone is not to be seen
+    compares = job.kind.compares and not apart and is_small(inputs.data, job.place)
+    journal = Journal(job, folder, callbacks, compares)
+    if job.plan.stream is not None:
+        journal.begin(0)  # a stream has no checkpoint: it begins anew
+    work = [
+        Conclude(job.kind, job.method, name, folder.client(name), config.seed, job.private, compares, held)
+        for name, held in zip(inputs.names, inputs.held or [None] * len(inputs.names), strict=True)
+    ]
+    outcome = run(
+        job.method,
+        inputs.data,
+        job.plan,
+        engine=engine,
+        checkpoint=folder.checkpoint,
+        begun=journal.begin,
+        watch=journal.sent,
+        callbacks=[journal.round],
+        work=work,
+    )
+    job.place.alone("the result", lambda: _write(job, folder, outcome, journal.factors))
+    return folder
+
+
+def _write(job: Job, folder: RunFolder, outcome: Run, factors: Sequence[Array]) -> None:
+    """Write what all share: factor, arrivals, passports, the end of the ledger, and last the evaluation."""
+    config, names = job.config, job.inputs.feature_names
+    rows, more = job.kind.public(job.method) if job.kind.public else (None, None)
+    folder.write_factor(outcome.factor, names, image_shape=config.image_shape, rows=rows, more=more)
+    if outcome.arrivals:
+        lines = [arrival._asdict() | {"client": job.names[arrival.client]} for arrival in outcome.arrivals]
+        folder.write_json("arrivals.json", {"arrivals": lines, "absent": [job.names[j] for j in outcome.absent]})
+    if outcome.ledger is not None:
+        spent = record(outcome.ledger.spend())
+        folder.write_json("privacy.json", spent)
+        result = Evaluation(len(outcome.history), outcome.converged, privacy=spent)
+    else:
+        found = passports(outcome.findings, outcome, factors, names=names, seed=config.seed)
+        if found:
+            folder.write_json("passports.json", [passport_record(p) for p in found])
+        match = matches(found, outcome.findings)
+        result = evaluation(job.kind, outcome.findings, outcome, config, match=match)
+    folder.seal()
+    folder.write_json("evaluation.json", result)
+    if job.private:
+        folder.checkpoint.remove()  # it holds states of clients

@@ -1,0 +1,139 @@
+"""How good a run is, from what its clients said: errors, passports, held-out parts; and a pooled bound on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cofactor import kinds
+from cofactor.engines.loop import Run, run
+from cofactor.jobs.conclude import TOP, Finding
+from cofactor.jobs.config import Config
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.place import Place
+from cofactor.jobs.reading import read
+from cofactor.kinds.kind import Kind, Score, root
+from cofactor.kinds.measure import overall
+from cofactor.local import arrays
+from cofactor.local.refit import refit
+from cofactor.methods import catalog
+from cofactor.plan import Plan, Stop
+from cofactor.privacy.errors import PrivacyError
+from cofactor.ratings.ranking import means
+from cofactor.records import ClientScore, Evaluation, Part, Passport
+from cofactor.select.passports import LAST_ROUNDS, assemble
+from cofactor.select.passports import Passport as Found
+from cofactor.types import Array, CofactorError, Data
+
+POOLED_ROUNDS, POOLED_TOL, POOLED_PATIENCE = 400, 1e-6, 10
+LOCAL_CELLS = 2 * 10**8
+"""Clients are compared with their own local fits up to this many cells in all; beyond, it would double the work."""
+
+
+def is_small(data: Sequence[Data], place: Place) -> bool:
+    """Whether comparing clients with their own local fits is worth its time."""
+    on_disk = not place.remote and any(map(arrays.is_held, data))  # files for workers may be small
+    cells = LOCAL_CELLS + 1 if on_disk else sum(X.shape[0] * X.shape[1] for X in data)
+    return place.total("the sizes", cells) <= LOCAL_CELLS
+
+
+def evaluation(
+    kind: Kind, findings: Sequence[Finding], outcome: Run, config: Config, *, match: list[list[float | None]] | None
+) -> Evaluation:
+    """Return the errors of every client and of all rows, and what else the findings tell."""
+
+    def score(tally: Array) -> Score:
+        return kind.score(tally)
+
+    clients = [
+        ClientScore(
+            found.client, found.rows, *score(found.tally), None if found.own is None else score(found.own).error
+        )
+        for found in findings
+    ]
+    return Evaluation(
+        rounds=len(outcome.history),
+        converged=outcome.converged,
+        error=score(np.sum([found.tally for found in findings], axis=0)).error,
+        clients=clients,
+        match=match,
+        parts=_parts(kind, findings, config),
+    )
+
+
+def _parts(kind: Kind, findings: Sequence[Finding], config: Config) -> list[Part]:
+    """Training and held-out ratings."""
+    if kind.name != "ratings":
+        return []
+    _, _, squares, count, ratings = np.sum([found.tally for found in findings], axis=0)
+    parts = [Part("training", int(ratings), root(squares, count) if count else None)]
+    if findings[0].held is not None:
+        held = [found.held for found in findings if found.held is not None]
+        squares, count, ratings, *sums = np.sum(held, axis=0)
+        name = "held out at random" if config.holdout == "random" else f"held out by {config.holdout}"
+        ranking = {f"{name}@{TOP}": value for name, value in means(np.array(sums)).items()}
+        parts.append(Part(name, int(ratings), root(squares, count) if count else None, ranking))
+    return parts
+
+
+def passports(
+    findings: Sequence[Finding], outcome: Run, factors: Sequence[Array], *, names: list[str] | None, seed: int
+) -> list[Found]:
+    """Return a passport for every component, from the summaries of the clients; none where there are none.
+
+    Of a run that was resumed in its last rounds, drift is not known: ``factors`` are those of this process's rounds.
+    """
+    messages = [found.summary for found in findings if found.summary is not None]
+    if len(messages) < len(findings):
+        return []
+    whole = len(factors) >= min(len(outcome.history), LAST_ROUNDS)
+    seen = list(factors) if whole else None
+    return assemble(messages, outcome.factor, history_factors=seen, feature_names=names, seed=seed)
+
+
+def matches(found: Sequence[Found], findings: Sequence[Finding]) -> list[list[float | None]] | None:
+    """Cosine of every shared component with the client's own that it matches; None where a client has none."""
+    if not found:
+        return None
+    there = [finding.own is not None for finding in findings]
+    return [[cosine if known else None for cosine, known in zip(p.cosines, there, strict=True)] for p in found]
+
+
+def passport_record(p: Found) -> Passport:
+    """Return a passport as a run folder holds it."""
+    features: list[Any] = [[str(name), weight] for name, weight in p.features]
+    return Passport(p.component, p.clients, p.n_clients, p.share, p.stability, p.drift, features)
+
+
+def add_pooled(folder: RunFolder) -> Evaluation:
+    """Add the error of a pooled run of the same rank to a run's evaluation: only where all inputs are in one place.
+
+    The bound is the best of three runs on the stacked rows, each client's codes refitted.
+    """
+    config, result = folder.config(), folder.evaluation()
+    if config.privacy:
+        raise PrivacyError(
+            "a pooled bound is refused: it reads the rows of all clients without noise, and this run is private."
+        )
+    if config.kind == "ratings":
+        raise CofactorError("exact-als is the pooled answer already; a pooled bound is there for real data only.")
+    config = replace(config, method="exact", options={}) if config.kind == "blocks" else config
+    _, inputs = read(config, Place())
+    kind = kinds.named(config.kind)
+    if not kind.compares or inputs.known is not None:
+        raise CofactorError("a pooled bound is there for real data with the same features at every client only.")
+    data = kinds.check(kind, inputs.data)
+    method, stacked = catalog.make("exact", config.rank, start="random"), arrays.stack(data)
+    plans = [Plan(POOLED_ROUNDS, stop=Stop(POOLED_TOL, POOLED_PATIENCE), seed=s) for s in range(3)]
+    factors = [run(method, [stacked], plan).factor for plan in plans]
+    tallies = [[kind.tally(method, X, refit(X, H), H) for X in data] for H in factors]
+    best = min(tallies, key=lambda found: overall(kind, found).error)
+    clients = [
+        replace(line, pooled_error=kind.score(tally).error) for line, tally in zip(result.clients, best, strict=True)
+    ]
+    result = replace(result, clients=clients, pooled_error=overall(kind, best).error)
+    folder.write_json("evaluation.json", result)
+    return result

@@ -1,0 +1,221 @@
+"""From files to clients: read, match features by name, split or group; every process of a team takes its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.data import harmonise, load, partition, ratings_split
+from cofactor.data.formats.table import Table
+from cofactor.jobs.config import Config
+from cofactor.jobs.place import Place
+from cofactor.local.columns import SomeColumns
+from cofactor.methods.blocks import blocks
+from cofactor.methods.build import AUTO, Facts, settle
+from cofactor.types import Array, CofactorError, Data
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The clients of a run that are this process's: names, data, shared feature names and where each came from.
+
+    ``known`` are the features of every client of the run, where they differ; ``held`` what ratings are held out.
+    """
+
+    names: list[str]
+    data: list[Data]
+    feature_names: list[str] | None
+    sources: list[str]
+    known: list[Array] | None = None
+    held: list[Any] = field(default_factory=list)
+
+
+def read(config: Config, place: Place) -> tuple[Config, Inputs]:
+    """Read the clients of this process; return them with the configuration as it is settled now that data are seen."""
+    if config.kind == "ratings":
+        return config, rated(config, place)
+    if len(config.inputs) > 1:
+        config = _chosen(config, None)
+        return config, matched(config, place)
+    table = read_table(config.inputs[0], config, opens=place.opens)
+    if table.shape[0] < place.count:
+        raise CofactorError(
+            f"{config.inputs[0]}: expected at most {table.shape[0]} processes (its rows), found {place.count}."
+        )
+    together, config = config.together, _chosen(config, table)
+    if together and place.count > 1:
+        config = replace(config, split=place.count, by="rows")
+    return config, _CUT[config.kind](config, table, place)
+
+
+def _chosen(config: Config, table: Table | None) -> Config:
+    """Return the configuration with a method in place of "auto", and the reason."""
+    if config.method != AUTO:
+        return config
+    facts = Facts(2, 1, 1)  # several clients keep their rows: nothing else counts
+    if table is not None and config.together:
+        facts = Facts(1, table.shape[1], table.shape[0], some=table.X)
+    chosen = settle(AUTO, config.rank, config.plan, facts)
+    return replace(config, method=chosen.method, why=chosen.why)
+
+
+def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table:
+    """Read one file of a configuration; ``opens`` leaves formats that can be read in parts on disk."""
+    # a table has no group column to set aside unless one is named: numeric ones would pass for features
+    columns = [name for name in (config.group_by, config.label) if name]
+    text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
+    named = text or path.lower().endswith(".parquet")
+    partly = opens if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
+    return load.read(path, layer=config.layer, obs=columns if named else (), blocks=partly)
+
+
+def in_blocks(config: Config, table: Table, place: Place) -> Inputs:
+    """Cut one file into row and column blocks."""
+    count = config.split or 1
+    names = [f"client-{j}" for j in range(count)] if config.split else file_names(config.inputs)
+    mine = place.own(count)
+    data: list[Data] = [*blocks(table.X, count, mine)]
+    return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data))
+
+
+def cut(config: Config, table: Table, place: Place) -> Inputs:
+    """Make clients of one file: one, or several by a column or by a partitioner."""
+    if config.group_by:
+        groups = partition.by_group(table.column(config.group_by))
+        names, parts = [str(name) for name in groups], list(groups.values())
+    elif config.split:
+        parts = _split(table, config)
+        names = [f"client-{j}" for j in range(len(parts))]
+    else:
+        return Inputs(file_names(config.inputs), [table.X], table.feature_names, list(config.inputs))
+    mine = place.own(len(parts))
+    data = [place.take(table.X, part) for part in parts[mine]]
+    return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data))
+
+
+_CUT: dict[str, Callable[[Config, Table, Place], Inputs]] = {
+    "real": cut,
+    "boolean": cut,
+    "clusters": cut,
+    "blocks": in_blocks,
+}
+
+
+def _split(table: Table, config: Config) -> list[Array]:
+    count = config.split or 1
+    if config.by == "iid":
+        return partition.iid(table.shape[0], count, seed=config.seed)
+    if config.by == "rows":
+        return partition.sorted_by(np.arange(table.shape[0]), count)
+    labels = table.column(config.label or "")
+    if config.by == "sorted":
+        return partition.sorted_by(labels, count)
+    return partition.dirichlet(labels, count, alpha=config.alpha, seed=config.seed)
+
+
+def matched(config: Config, place: Place) -> Inputs:
+    """Read this process's files, and match features by name; of the others' files, names of features are enough."""
+    with place.guard("the inputs"):
+        own = place.own(len(config.inputs))
+        mine = [read_table(path, config, opens=place.opens if place.remote else None) for path in config.inputs[own]]
+    heads = place.together("the clients", [(t.feature_names, t.X.shape[1], t.source) for t in mine])
+    tables = [Table(np.zeros((0, m)), names, source=source) for names, m, source in heads]
+    tables[own] = mine
+    found = harmonise.match(tables, how=config.features)  # type: ignore[arg-type]
+    data = [found.select(table.X, j) for j, table in enumerate(tables)][own]
+    known = found.columns if found.how == "union" else None
+    if known is not None and all(len(index) == found.n_features for index in known):
+        data = [reordered(X, index) for X, index in zip(data, known[own], strict=True)]
+        known = None
+    if known is not None:
+        data = [SomeColumns(X, index, found.n_features) for X, index in zip(data, known[own], strict=True)]
+    names, sources = file_names(config.inputs)[own], list(config.inputs)[own]
+    return Inputs(names, data, found.feature_names, sources, known)
+
+
+def reordered(X: Data, index: Array) -> Data:
+    """Put columns that are all there into the order of the features."""
+    back = np.argsort(index)
+    return X if np.array_equal(back, np.arange(len(back))) else X[:, back]
+
+
+def file_names(paths: Sequence[str]) -> list[str]:
+    """Name clients after their files, with a number where names repeat."""
+    stems = [Path(p).name.split(".")[0] for p in paths]
+    return [stem if stems.count(stem) == 1 else f"{stem}-{j}" for j, stem in enumerate(stems)]
+
+
+def rated(config: Config, place: Place) -> Inputs:
+    """Read one file of ratings, whose users are clients, or several, which are clients; items are matched by name."""
+    tables = _triples(config)
+    items, R = stacked(tables)
+    split = _held_out(config, R)
+    if len(tables) == 1:
+        bounds, names, sources = np.arange(R.shape[0] + 1), tables[0].row_names or [], config.inputs * R.shape[0]
+    else:
+        bounds, names = np.cumsum([0, *(table.shape[0] for table in tables)]), file_names(config.inputs)
+        sources = list(config.inputs)
+    own = place.own(len(names))
+    parts = list(pairwise(bounds.tolist()))[own]
+    held = [split.test[a:b] for a, b in parts] if split.test.nnz else []
+    return Inputs(names[own], [split.train[a:b] for a, b in parts], items, sources[own], held=held)
+
+
+def _triples(config: Config, column: str = "rating") -> list[Table]:
+    """Read a column of every file."""
+    return [load.read_ratings(p, duplicates=config.duplicates, column=column) for p in config.inputs]
+
+
+def stacked(tables: list[Table]) -> tuple[list[str], Any]:
+    """Return the names of all items, and the rows of all tables as one CSR matrix over them."""
+    items = sorted({name for table in tables for name in table.feature_names or []}, key=_by_number(tables))
+    place = {name: i for i, name in enumerate(items)}
+    return items, sparse.vstack([in_places(table, place) for table in tables], format="csr")
+
+
+def _by_number(tables: list[Table]) -> Any:
+    """Sort names as the tables do: by number where all are whole numbers."""
+    whole = all(name.isdecimal() for table in tables for name in table.feature_names or [])
+    return (lambda name: (int(name), name)) if whole else None
+
+
+def in_places(table: Table, place: dict[str, int]) -> Any:
+    """Return the ratings with the columns of ``place``; items that it lacks are left out."""
+    C = table.X.tocoo()
+    column = np.array([place.get(name, -1) for name in table.feature_names or []], dtype=np.int64)[C.col]
+    known = column >= 0
+    shape = (C.shape[0], len(place))
+    return sparse.csr_matrix((C.data[known], (C.row[known], column[known])), shape=shape)
+
+
+def _held_out(config: Config, R: Any) -> ratings_split.RatingsSplit:
+    """Hold out what the configuration asks for."""
+    if config.holdout is None:
+        return ratings_split.RatingsSplit(R, sparse.csr_matrix(R.shape))
+    if config.holdout == "time":
+        return ratings_split.by_time(R, stacked(_triples(config, "timestamp"))[1].data, share=config.holdout_share)
+    by = {"random": ratings_split.at_random, "user": ratings_split.by_user}[config.holdout]
+    return by(R, share=config.holdout_share, seed=config.seed)
+
+
+def hashes(config: Config, place: Place) -> dict[str, str]:
+    """Return the SHA-256 of every file; process 0 reads them."""
+    return place.alone("the hashes", lambda: {path: sha256(Path(path)) for path in dict.fromkeys(config.inputs)})
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, or of all files of a folder in the order of their names."""
+    digest = hashlib.sha256()
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    for file in files:
+        with open(file, "rb") as stream:
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,53 @@
+"""Every option of ``cofactor fit``, written once: the command line and configuration files both read it here.
+
+Nothing is imported, so that ``cofactor --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def option(default: Any, text: str, *names: str) -> Any:
+    """Declare an option of ``cofactor fit``: its default, what it says of itself, and its names where they differ."""
+    return field(default=default, metadata={"help": text, "names": names})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides a run; ``why`` says why a method was chosen."""
+
+    inputs: list[str] = field(metadata={"help": "Files; each is a client."})
+    rank: int = field(metadata={"help": "Number of components.", "names": ("--rank", "-k")})
+    method: str = option("exact", "A name from `cofactor methods`, or auto.")
+    boolean: bool = option(False, "0/1 data: a Boolean method.", "--boolean")
+    rounds: int | None = option(None, "The most rounds; iterations of methods on blocks. Default: the method's, or 50.")
+    tol: float = option(1e-4, "Stop when the loss falls by less than this share.")
+    seed: int = option(0, "Seed of the run.")
+    participation: float = option(1.0, "Share of clients in each round.")
+    engine: str = option("inline", "What carries the messages: inline, mpi, dask.")
+    scheduler: str | None = option(None, "With --engine dask: the address of the scheduler, as tcp://host:8786.")
+    features: str = option("same", "Match features by name: same, intersection, union, position.")
+    layer: str | None = option(None, "Layer of h5ad files.")
+    group_by: str | None = option(None, "One file: a column that names the client.")
+    split: int | None = option(None, "One file: simulate this many clients.")
+    by: str = option("iid", "With --split: iid, rows, dirichlet or sorted.")
+    label: str | None = option(None, "With --by dirichlet or sorted: the label column.")
+    alpha: float = option(0.5, "With --by dirichlet: small is skewed.")
+    image: str | None = option(None, "Features are pixels of a picture, as 28x28.")
+    ratings: bool = option(False, "Files are triples user,item,rating; users of one file are clients.", "--ratings")
+    holdout: str | None = option(None, "With --ratings: hold some out to judge by; time, random or user.")
+    holdout_share: float = option(0.2, "With --holdout: the share held out.")
+    duplicates: str = option("error", "With --ratings: ratings given twice; error or mean.")
+    epsilon: float | None = option(None, "Privacy: the total of the whole run.")
+    delta: float | None = option(None, "With --epsilon: below 1 / number of units.")
+    unit: str | None = option(None, "With --epsilon: whose presence is hidden; record or client.")
+    clip: float | None = option(None, "With --epsilon: bound of a row, or of a client's update.")
+    rows: int | None = option(None, "With --epsilon: the rows of all clients, if public; delta is checked against it.")
+    secure: bool = option(False, "Sum under masks: the server sees sums only.", "--secure")
+    insecure_noise_seed: int | None = option(
+        None, "With --epsilon, for tests: noise that can be repeated; private: no."
+    )
+    why: str = ""
+    options: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,64 @@
+"""What the data are: non-negative numbers, zeros and ones, observed entries, rows to cluster, blocks of one matrix.
+
+A kind knows how its data are checked, what their error is, what can be shown of them, and which method they get unless
+one is named. Nothing above it asks for a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cofactor.kinds.kind import Kind
+from cofactor.kinds.numbers import BLOCKED, CLUSTERED, NON_NEGATIVE
+from cofactor.kinds.rated import RATED
+from cofactor.kinds.zero_one import ZERO_ONE
+from cofactor.types import Data, DataError, unknown
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (NON_NEGATIVE, ZERO_ONE, RATED, CLUSTERED, BLOCKED)}
+
+
+def named(name: str) -> Kind:
+    """Return a kind by its name."""
+    if name not in KINDS:
+        raise unknown("kind", name, KINDS)
+    return KINDS[name]
+
+
+class Checked(list[Data]):
+    """Data of clients that were checked: nobody checks them again."""
+
+
+def check(kind: str | Kind, Xs: Sequence[Data], *, first: int = 0) -> Checked:
+    """Check every client's data, and that all have the same features and one dtype (the widest).
+
+    ``first`` is the number of the first client, where these are not all of them.
+    """
+    if isinstance(Xs, Checked):
+        return Xs
+    if len(Xs) == 0:
+        raise DataError("expected at least one client, found an empty list.")
+    if any(hasattr(type(X), "__dask_graph__") for X in (Xs, Xs[0])):
+        raise DataError(
+            "expected matrices in memory, found blocks of dask that stay on their workers; use the engine Dask(client)."
+        )
+    kind = named(kind) if isinstance(kind, str) else kind
+    return alike([kind.check(X, j) for j, X in enumerate(Xs, first)], first=first)
+
+
+def alike(data: Sequence[Data], *, first: int = 0) -> Checked:
+    """Return checked data of several clients in one dtype; refuse other features than the first one has."""
+    for j, X in enumerate(data, first):
+        if X.shape[1] != data[0].shape[1]:
+            raise DataError(
+                f"client {j}: expected {data[0].shape[1]} features like client {first}, found {X.shape[1]}; "
+                "give every client the same columns in the same order."
+            )
+    return as_dtype(data, np.result_type(*(X.dtype for X in data)))
+
+
+def as_dtype(data: Sequence[Data], dtype: np.dtype[Any]) -> Checked:
+    """Return the data in one dtype; data on disk keep theirs."""
+    return Checked(X if X.dtype == dtype or not hasattr(X, "astype") else X.astype(dtype) for X in data)

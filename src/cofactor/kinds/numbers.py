@@ -1,0 +1,73 @@
+"""Kinds of real numbers: non-negative matrices, rows to cluster, and row and column blocks of one matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cofactor.kinds.kind import Score, root
+from cofactor.local import arrays, kmeans
+from cofactor.local.stats import squares
+from cofactor.methods.blocks import Blocks
+from cofactor.types import Array, Data, DataError
+
+
+@dataclass(frozen=True)
+class NonNegative:
+    """Numbers >= 0, ``X ~ W H``: the error is ``|X - W H|_F / |X|_F``."""
+
+    name: str = "real"
+    compares: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    public = pictures = None
+
+    def check(self, X: Any, client: object = 0) -> Data:
+        """Refuse NaN, infinite and negative values."""
+        return arrays.check(X, client=client)
+
+    def tally(self, method: Any, X: Data, W: Array, H: Array) -> Array:
+        """``|X - W H|^2``, ``|X|^2`` and the number of cells."""
+        return np.array([*squares(X, W, H), float(np.prod(X.shape))])
+
+    def score(self, tally: Array) -> Score:
+        """Relative error and RMSD."""
+        rest, square, cells = tally
+        return Score(root(rest, square), root(rest, cells))
+
+
+@dataclass(frozen=True)
+class Clustered(NonNegative):
+    """Rows of any sign, each nearest to one of the components: the error is the distance to it, over the size."""
+
+    name: str = "clusters"
+    compares: bool = False
+
+    def check(self, X: Any, client: object = 0) -> Data:
+        """Refuse NaN and infinite values; negative ones are fine."""
+        return arrays.check(X, client=client, signed=True)
+
+    def tally(self, method: Any, X: Data, W: Array, H: Array) -> Array:
+        """Squared distances to the centre of the largest code, ``|X|^2`` and the number of cells."""
+        squares = kmeans.distances(X, H)
+        inertia = float(np.take_along_axis(squares, W.argmax(axis=1)[:, None], axis=1).sum())
+        return np.array([inertia, arrays.square(X), float(np.prod(X.shape))])
+
+
+@dataclass(frozen=True)
+class Blocked(NonNegative):
+    """Row and column blocks of one matrix: what counts is that of the rows."""
+
+    name: str = "blocks"
+    compares: bool = False
+
+    def check(self, X: Any, client: object = 0) -> Data:
+        """Check both blocks, and that they can be parts of one matrix."""
+        if not isinstance(X, Blocks):
+            raise DataError(f"expected a row block and a column block, found {type(X).__name__}; see blocks().")
+        return X.check(client=client)
+
+
+NON_NEGATIVE, CLUSTERED, BLOCKED = NonNegative(), Clustered(), Blocked()

@@ -1,0 +1,142 @@
+"""From a name, a rank, a plan and a few facts about the data to the method that will run: the only place that does."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cofactor.method import Method
+from cofactor.methods import catalog
+from cofactor.methods.auto import Choice, choose, density_of
+from cofactor.methods.catalog import Entry
+from cofactor.methods.refusals import NOT_ADDITIVE, SKETCH
+from cofactor.plan import ROUNDS, Plan, Stream
+from cofactor.privacy.errors import ParameterError, PrivacyError
+from cofactor.privacy.secure_sum.messages import check_enough, threshold
+from cofactor.types import CofactorError, Data
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a method may know of the data before it runs. Of a private run, rows are None unless they are public.
+
+    ``groups`` number the features where clients lack some (:func:`cofactor.local.columns.groups`). ``some`` are rows
+    that "auto" may look at.
+    """
+
+    clients: int = 1
+    features: int | None = None
+    rows: int | None = None
+    groups: tuple[int, ...] | None = None
+    some: Data = None
+
+
+def settle(name: str, rank: int, plan: Plan, facts: Facts) -> Choice:
+    """Return the method that a name stands for, and why it was chosen where the name is "auto".
+
+    With privacy or secure sums nothing about the data may be looked at, so that "auto" is the default method.
+    """
+    if name != AUTO:
+        return Choice(catalog.find(name, AUTO).name, "")
+    if plan.privacy is not None or plan.secure:
+        return Choice("exact", "exact, because only it works from sums, and nothing else may be looked at.")
+    if facts.rows is None or facts.features is None:
+        raise CofactorError(f"method {AUTO!r} depends on the matrix: expected rows and features, found none.")
+    density = 1.0 if facts.some is None or facts.clients > 1 else density_of(facts.some)
+    return choose((facts.rows, facts.features), rank, density=density, clients=facts.clients)
+
+
+def refuse(method: str | Method, plan: Plan, options: Mapping[str, Any], kinds: Container[str] = catalog.KINDS) -> str:
+    """Refuse what is known to be wrong before any data is read; return the kind of the method.
+
+    Of a name whose kind is none of these ``kinds`` nothing else matters, and only its kind is returned.
+    """
+    if not isinstance(method, str):
+        plan.check(method)
+        return method.traits.kind
+    if method == AUTO:
+        return "real"
+    entry = catalog.find(method, AUTO)
+    if entry.kind in kinds:
+        _refuse(entry, plan, options)
+    return entry.kind
+
+
+def rank_of(method: str | Method) -> int | None:
+    """Return the rank that a method was made with; None for a name, which has none yet."""
+    return None if isinstance(method, str) else method.rank
+
+
+def _refuse(entry: Entry, plan: Plan, options: Mapping[str, Any]) -> None:
+    catalog.check_options(entry, options)
+    if entry.kind == "blocks" and plan.privacy is not None:
+        raise PrivacyError(SKETCH)
+    if entry.private and plan.privacy is None:
+        raise ParameterError(f"method {entry.name!r} adds noise: expected epsilon and delta. Found none.")
+    if entry.private and plan.rounds is not None and "rounds" not in entry.options:
+        own = catalog.make(entry.name, 1, privacy=plan.privacy).rounds
+        if plan.rounds < (own or 1):
+            raise CofactorError(f"rounds: method {entry.name!r} needs {own} rounds. Found {plan.rounds}.")
+
+
+def build(
+    method: str | Method, rank: int, plan: Plan, facts: Facts, options: Mapping[str, Any] | None = None
+) -> tuple[Method, Plan]:
+    """Return the method and the plan as they will run.
+
+    A name is made with its options and with what the plan and the facts say; a method object is taken as it is. With
+    privacy either becomes its private form, or is refused. A method with a plan of its own runs all of it.
+    """
+    if isinstance(method, str):
+        entry = catalog.find(settle(method, rank, plan, facts).method)
+        made = _named(entry, rank, plan, facts, options or {})
+    else:
+        made = method
+        plan.check(made)
+    parts = threshold(plan.participants(facts.clients)) if plan.secure else 1
+    if plan.privacy is not None and made.traits.allowance is None:
+        made = made.private(plan.privacy, rounds=plan.rounds or ROUNDS, parts=parts)
+    if plan.secure:
+        if not made.traits.additive:
+            raise PrivacyError(NOT_ADDITIVE)
+        check_enough(plan.participants(facts.clients))
+    settled = _settled(plan, made, facts.clients)
+    if made.traits.allowance is not None:
+        settled.check_budget(made, facts.clients)
+    return made, settled
+
+
+def _named(entry: Entry, rank: int, plan: Plan, facts: Facts, options: Mapping[str, Any]) -> Method:
+    """Make the method of an entry; what is given goes before what follows from the plan."""
+    _refuse(entry, plan, options)
+    known: dict[str, Any] = {
+        **(entry.secure_options if plan.secure else {}),
+        **(entry.private_options if plan.privacy is not None else {}),
+        "rounds": plan.rounds,
+        "iterations": plan.rounds,
+        "groups": facts.groups,
+        "shape": None if facts.rows is None else (facts.rows, facts.features),
+    }
+    if entry.private:
+        parts = threshold(plan.participants(facts.clients)) if plan.secure else 1
+        known |= {"privacy": plan.privacy, "parts": parts}
+    if facts.groups is not None and "groups" not in entry.options:
+        raise CofactorError(
+            f"method {entry.name!r} needs the same features at every client; "
+            "use --features intersection, or --method exact with --features union."
+        )
+    own = {name: value for name, value in known.items() if name in entry.options and value is not None}
+    return catalog.make(entry.name, rank, **{**own, **options})
+
+
+def _settled(plan: Plan, method: Method, clients: int) -> Plan:
+    """Return the plan with the method's own rounds, without a stop rule where it has such, or as a stream."""
+    if method.rounds is not None:
+        return replace(plan, rounds=method.rounds, stop=0.0)
+    plain = plan.privacy is None and not plan.secure and plan.participation == 1
+    if method.traits.streams and plain:
+        return replace(plan, stream=Stream((plan.rounds or ROUNDS) * clients))
+    return plan

@@ -1,0 +1,24 @@
+"""In what words a method refuses privacy."""
+
+from __future__ import annotations
+
+RECORD = (
+    "unit='record' is refused: this method sends what a local solver found, and no bound is known for how much one "
+    "record moves that. Ask for unit='client', or use 'dp-moments' or 'dp-nmf', which send sums over records."
+)
+START = (
+    "privacy is refused: the start of this method reads private data and releases what it saw without noise. "
+    "Use start='random' or a public factor."
+)
+SKETCH = (
+    "privacy is refused: a sketch that all parties know is no protection. Its columns are rows or features in plain "
+    "sight, and all of the data are recovered after ceil(n/d) rounds. Use 'dp-moments' or 'dp-nmf'."
+)
+NONE = (
+    "privacy is refused: this method has no private form. Use 'dp-moments' or 'dp-nmf', or, with unit='client', a "
+    "method that averages factors ('fedavg', 'fedmavg', 'felb', ...) or counts votes ('asso', ...), without sweeps."
+)
+NOT_ADDITIVE = (
+    "secure summation gives the server sums and nothing else; this method needs the message of every single client. "
+    "Use a method whose messages are summed (`cofactor methods` says which), such as 'exact' with start='moments'."
+)

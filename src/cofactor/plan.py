@@ -1,0 +1,194 @@
+"""How a run goes: rounds, participation, stop rule, seed, privacy, secure sums; made once, by whoever asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any, Protocol
+
+import numpy as np
+
+from cofactor.method import Method
+from cofactor.privacy.accountant import Unit
+from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.errors import ParameterError, PrivacyError
+from cofactor.types import Array, CofactorError
+
+ROUNDS = 50
+"""The most rounds of a method without a plan of its own, unless one is asked for."""
+TWICE = "privacy was asked for twice: this method has a budget of its own. Leave one of them out."
+BY_SHARE = "participation: a draw by share shows how many rows clients have, and is refused for private methods."
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Refuse what is no whole number of at least ``least``."""
+    if not (isinstance(value, Integral) and int(value) >= least):
+        raise CofactorError(f"{name} must be at least {least}. Found {value!r}.")
+
+
+class Judged(Protocol):
+    """What a stop rule reads of a round."""
+
+    @property
+    def loss(self) -> float:
+        """The method's own objective."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End a run when the best loss fell by less than ``tol`` of itself over ``patience`` rounds; 0 never stops."""
+
+    tol: float = 0.0
+    patience: int = 3
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.tol, Real) and self.tol >= 0):
+            raise CofactorError(f"tol must be a number >= 0. Found {self.tol!r}.")
+        check_whole("patience", self.patience, 1)
+
+    def __call__(self, history: Sequence[Judged]) -> bool:
+        """Say whether the run is over."""
+        losses = [r.loss for r in history]
+        if self.tol <= 0 or len(losses) <= self.patience:
+            return False
+        before, now = min(losses[: -self.patience]), min(losses)
+        return bool(before - now <= self.tol * abs(before))
+
+
+@dataclass(frozen=True)
+class ByShare:
+    """Draw ``count`` clients with replacement, each with probability ``p_j = n_j / n`` (Wang et al. 2022).
+
+    A client that is drawn c times uploads once, and its message counts ``c / (count p_j)`` times: an unbiased estimate
+    of the sum over all clients, for methods that need only that sum. ``rows`` are the n_j, which it makes public; where
+    all clients are here they need not be given.
+    """
+
+    count: int
+    rows: tuple[int, ...] | None = None
+
+    def __call__(self, rows: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Return the participants in order and how much each one counts; ``rows`` are the n_j."""
+        share = rows / rows.sum()
+        who, times = np.unique(rng.choice(len(rows), self.count, p=share), return_counts=True)
+        return who, times / (self.count * share[who])
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Clients that answer one by one: the server merges ``updates`` messages as they arrive.
+
+    A client that has not answered ``deadline`` seconds after it was sent the factor is given up. ``speeds`` says how
+    long simulated clients take (:mod:`cofactor.engines.stream`); an engine of real ones takes the time they take.
+    """
+
+    updates: int = 200
+    deadline: float = math.inf
+    speeds: Any = None
+
+    def __post_init__(self) -> None:
+        check_whole("updates", self.updates, 1)
+        if not (isinstance(self.deadline, Real) and self.deadline > 0):
+            raise CofactorError(f"deadline must be a time above 0. Found {self.deadline!r}.")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run goes.
+
+    ``rounds`` is the most rounds (None: the method's own number, or 50). ``stop`` ends them sooner: a rule, or the
+    tolerance of :class:`Stop`. ``participation`` is the share of clients
+    drawn for each round, or :class:`ByShare`. ``privacy`` is what all releases together may cost; ``secure`` adds
+    messages up under masks. ``rows`` is the number of rows of all clients, where it is public: a private run checks its
+    delta against it, and counts nothing by itself. ``stream`` makes clients answer one by one instead of in rounds.
+    """
+
+    rounds: int | None = None
+    participation: float | ByShare = 1.0
+    stop: Stop | float = 0.0
+    seed: int = 0
+    privacy: Privacy | None = None
+    secure: bool = False
+    rows: int | None = None
+    stream: Stream | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be carried out, before any data is read; a number is the tolerance of a stop rule."""
+        _ = self.rule
+        check_whole("seed", self.seed, 0)
+        for name, value in (("rounds", self.rounds), ("rows", self.rows)):
+            if value is not None:
+                check_whole(name, value, 1)
+        if self.privacy is not None and not isinstance(self.privacy, Privacy):
+            raise ParameterError(
+                f"privacy: expected Privacy(epsilon=..., delta=...) or None. Found {self.privacy!r}; an epsilon means "
+                "nothing without its delta and unit."
+            )
+        if self.stream is not None and not isinstance(self.stream, Stream):
+            raise CofactorError(f"stream: expected Stream(updates=...) or None. Found {self.stream!r}.")
+        self._check_participation()
+
+    @cached_property
+    def rule(self) -> Stop:
+        """The stop rule."""
+        return self.stop if isinstance(self.stop, Stop) else Stop(self.stop)
+
+    def _check_participation(self) -> None:
+        share = self.participation
+        if isinstance(share, ByShare):
+            if not (isinstance(share.count, Integral) and int(share.count) >= 1):
+                raise CofactorError(f"participation: expected a count of at least 1. Found {share.count}.")
+            if self.privacy is not None:
+                raise PrivacyError(BY_SHARE)
+            if self.secure:
+                raise CofactorError("participation: a draw by share weighs single messages; here is only their sum.")
+        elif not (isinstance(share, Real) and 0 < share <= 1):
+            raise CofactorError(f"participation must be in (0, 1]. Found {share}.")
+
+    def participants(self, clients: int) -> int:
+        """Return how many of the clients take part in a round (at most, with a draw by share)."""
+        if isinstance(self.participation, ByShare):
+            return min(self.participation.count, clients)
+        return max(1, round(self.participation * clients))
+
+    def limit(self, method: Method) -> int:
+        """Return the most rounds that a method runs under this plan."""
+        own = method.rounds
+        return (self.rounds or ROUNDS) if own is None else min(own, self.rounds or own)
+
+    def form(self, method: Method) -> tuple[Method, int]:
+        """Return the form of a method that this plan needs and its rounds, or refuse one that it contradicts."""
+        self.check(method)
+        whole = self.participation == 1 and self.stream is None
+        return (method if whole else method.partial()), self.limit(method)
+
+    def check_budget(self, method: Method, clients: int) -> None:
+        """Refuse a private run that costs more than its budget; units are counted where their number is public."""
+        allowance = method.traits.allowance
+        if allowance is not None:
+            n = clients if allowance.privacy.unit is Unit.CLIENT else self.rows
+            allowance.ledger(self.limit(method), n)
+
+    def check(self, method: Method) -> None:
+        """Refuse a method that this plan contradicts."""
+        allowance = method.traits.allowance
+        if allowance is not None:
+            if self.privacy not in (None, allowance.privacy):
+                raise PrivacyError(
+                    "privacy was asked for twice: this method has a budget of its own. Leave one of them out."
+                )
+            if isinstance(self.participation, ByShare):
+                raise PrivacyError(BY_SHARE)
+        if isinstance(self.participation, ByShare) and not method.traits.additive:
+            raise CofactorError(
+                "participation: a draw by share needs a method whose messages are summed; found another."
+            )
+        if method.traits.complete and method.rounds is not None and self.limit(method) < method.rounds:
+            raise CofactorError(
+                f"rounds: this method needs all of its {method.rounds} rounds. Found {self.rounds}; make it with fewer "
+                "iterations instead."
+            )

@@ -1,0 +1,151 @@
+"""Epsilon in, noise out: what a run may cost in all, and how that is split over everything it releases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
+
+from numpy.random import Generator
+
+from cofactor.method import Method
+from cofactor.privacy import clip, gaussian, zcdp
+from cofactor.privacy.accountant import Budget, Cost, Ledger, Mechanism, Spend, Unit
+from cofactor.privacy.errors import ParameterError
+from cofactor.privacy.gaussian import check_positive
+from cofactor.privacy.mechanisms import DiscreteGaussian, Gaussian
+from cofactor.privacy.randomness import Source
+from cofactor.types import Array, Message, Shared
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What is asked for: all releases of the whole run together are (epsilon, delta)-private, add/remove neighbours.
+
+    ``unit`` is whose presence is hidden: one "record" (row) or one whole "client". ``clip`` bounds what one of them
+    contributes: the norm of a row (None: every row is scaled to norm 1), or of a client's update. ``insecure_seed``
+    makes the noise reproducible, and the run not private.
+
+    >>> Privacy(epsilon=1, delta=1e-6).unit
+    <Unit.RECORD: 'record'>
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit | Literal["record", "client"] = Unit.RECORD
+    clip: float | None = None
+    insecure_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        Budget(self.epsilon, self.delta)
+        if self.unit not in (Unit.RECORD, Unit.CLIENT):
+            raise ParameterError(f"unit must be 'record' or 'client'. Found {self.unit!r}.")
+        object.__setattr__(self, "unit", Unit(self.unit))
+        if self.clip is not None:
+            check_positive("clip", self.clip)
+
+
+class Release(NamedTuple):
+    """How one array left a client: what it cost, the bound it was clipped to, the deviation of the client's noise."""
+
+    cost: Cost
+    clip: float
+    sigma: float
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """The budget of a run, split: ``shares[t]`` gives each array of round t its part of ``mu^2 = sum (Delta/sigma)^2``.
+
+    ``parts`` is 1 where every message carries the whole noise, and the threshold t of secure summation where the
+    noise of t clients adds up to it. Whole noise is a rounded Gaussian, accounted exactly; parts are discrete
+    Gaussians, accounted by zCDP.
+    """
+
+    privacy: Privacy
+    shares: tuple[Mapping[str, float], ...]
+    parts: int = 1
+
+    @cached_property
+    def multiplier(self) -> float:
+        """The sigma / Delta of a single release that spends the whole budget."""
+        calibrate = gaussian.calibrate if self.parts == 1 else zcdp.calibrate
+        return calibrate(self.privacy.epsilon, self.privacy.delta)
+
+    def costs(self, t: int) -> dict[str, Cost]:
+        """Return the price of every array of round t."""
+        kind = Mechanism.GAUSSIAN if self.parts == 1 else Mechanism.DISCRETE_GAUSSIAN
+        whole = math.fsum(share for shares in self.shares for share in shares.values())
+        return {
+            name: Cost(
+                kind,
+                self.multiplier * math.sqrt(whole / share),
+                unit=Unit(self.privacy.unit),
+                private=self.privacy.insecure_seed is None,
+            )
+            for name, share in self.shares[t].items()
+        }
+
+    def ledger(self, rounds: int, n: int | None = None) -> Ledger:
+        """Return the ledger with the first ``rounds`` rounds charged; n units make delta >= 1/n an error."""
+        budget = Budget(self.privacy.epsilon, self.privacy.delta, n)
+        return Ledger(budget).charge(*(cost for t in range(rounds) for cost in self.costs(t).values()))
+
+    def total(self) -> Spend:
+        """Return what the whole run costs."""
+        return self.ledger(len(self.shares)).spend()
+
+    def sigma(self, t: int, name: str, sensitivity: float, messages: float = 1) -> float:
+        """Return the standard deviation of the noise in a sum of so many messages."""
+        return self.costs(t)[name].multiplier * sensitivity * math.sqrt(max(messages, 1) / self.parts)
+
+    def release(self, t: int, values: Mapping[str, Array], bounds: Mapping[str, float], rng: Generator) -> Message:
+        """Return the message of round t: values of bounded L2 sensitivity, on the grid, with noise, and their cost.
+
+        The weight is 1, whatever the client holds: its rows are nobody's business. For the unit client the bound holds
+        for the message itself, and one that was not clipped is refused here, before it leaves.
+        """
+        if self.privacy.unit is Unit.CLIENT:
+            for name, a in values.items():
+                clip.require(a, bounds[name])
+        costs, source = self.costs(t), self._source(rng)
+        paid = {name: Release(costs[name], bounds[name], self.sigma(t, name, bounds[name])) for name in values}
+        noisy = {name: self._mechanism(paid[name])(a, source)[0] for name, a in values.items()}
+        return Message(noisy, 1.0, paid)
+
+    def _mechanism(self, release: Release) -> Gaussian | DiscreteGaussian:
+        z, unit = release.cost.multiplier, release.cost.unit
+        if self.parts == 1:
+            return Gaussian(z, release.clip, unit)
+        return DiscreteGaussian(z, release.clip, unit, self.parts)
+
+    def _source(self, rng: Generator) -> Source:
+        """The operating system's randomness; an insecure seed is made different for every client and round."""
+        seed = self.privacy.insecure_seed
+        return Source() if seed is None else Source(insecure_seed=seed ^ int(rng.integers(1 << 62)))
+
+
+class Private(Method, Protocol):
+    """A method whose messages are noisy releases, and what audits and forecasts ask it."""
+
+    @property
+    def allowance(self) -> Allowance:
+        """The budget and how it is split."""
+        ...
+
+    def bench(self, features: int) -> tuple[Any, Array | None]:
+        """Return a form in which every one of so many features is a record with a direction of its own, and its start.
+
+        The allowance stays as it is; methods of the unit client, whose updates have no records, return themselves.
+        """
+        ...
+
+    def late(self, shared: Shared, t: int) -> Shared:
+        """Return a state that round t may find, with bounds that clip."""
+        ...
+
+    def noise_over_signal(self, *, units: int, features: int, clients: int) -> float:
+        """Return noise over what an average component has in the array that carries the factor."""
+        ...

@@ -1,0 +1,83 @@
+"""One secure summation from end to end: the clients of a place, and a server that asks them phase by phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from cofactor.privacy.secure_sum.client import Client
+from cofactor.privacy.secure_sum.keys import new_identity
+from cofactor.privacy.secure_sum.messages import Terms, decode, encode
+from cofactor.privacy.secure_sum.packing import Schema, pack, size, unpack
+from cofactor.privacy.secure_sum.rules import Phase
+from cofactor.privacy.secure_sum.server import Server
+from cofactor.types import Array, Message
+
+PHASES = (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.UNMASK)
+
+
+class Members:
+    """The clients of one place: their long-term keys, and what each is about to add."""
+
+    def __init__(self, clients: Iterable[int]) -> None:
+        pairs = {client: new_identity() for client in clients}
+        self._identities = {client: private for client, (private, _) in pairs.items()}
+        self.publics = {client: public for client, (_, public) in pairs.items()}
+        self._vectors: dict[int, Array] = {}
+        self._clients: dict[int, Client] = {}
+
+    def bring(self, messages: Mapping[int, Message], schema: Schema) -> None:
+        """Take what each client wants to add in the next sum."""
+        self._vectors = {client: pack(message, schema) for client, message in messages.items()}
+        self._clients = {}
+
+    def answer(self, terms: Terms, registry: Mapping[int, bytes], inbox: Mapping[int, Any]) -> dict[int, bytes]:
+        """Return the next message of every client here that was written to."""
+        if not self._clients:
+            self._clients = {
+                c: Client(terms, c, identity=self._identities[c], registry=registry)
+                for c in terms.clients
+                if c in self._vectors
+            }
+        return {c: encode(self._clients[c].answer(inbox[c], v)) for c, v in self._vectors.items() if c in inbox}
+
+
+class Sum(NamedTuple):
+    """The sum over the survivors, who they are, and the bytes that left the clients."""
+
+    total: Array
+    survivors: tuple[int, ...]
+    sent: int
+
+
+Ask = Callable[[Phase, dict[int, Any]], Mapping[int, bytes]]
+"""(phase, what each client is sent) -> what came back; clients that have gone are missing in it."""
+
+
+AskUnder = Callable[[Terms, dict[int, Any]], Mapping[int, bytes]]
+"""The same, told under which terms."""
+
+
+def add_up(terms: Terms, registry: Mapping[int, bytes], ask: Ask) -> Sum:
+    """Server: carry the four phases."""
+    server, sent = Server(terms, registry=registry), 0
+    inbox: dict[int, Any] = dict.fromkeys(terms.clients)
+    for phase in PHASES:
+        heard = ask(phase, inbox)
+        sent += sum(map(len, heard.values()))
+        for client in sorted(heard):
+            server.receive(decode(heard[client]))
+        inbox = dict(server.close())
+    return Sum(server.result(), server.survivors, sent)
+
+
+def add_messages(
+    name: bytes, clients: tuple[int, ...], schema: Schema, *, registry: Mapping[int, bytes], ask: AskUnder
+) -> tuple[Message, tuple[int, ...], int]:
+    """Server: add up the messages of these clients under a name that is never used again.
+
+    ``ask(terms, inbox)`` carries a phase. Returns the sum as a message, the survivors, and the bytes that were sent.
+    """
+    terms = Terms(name, clients, size(schema))
+    found = add_up(terms, registry, lambda phase, inbox: ask(terms, inbox))
+    return unpack(found.total, schema), found.survivors, found.sent

@@ -1,0 +1,298 @@
+"""What a run folder holds, typed: one set of records for whoever writes it and whoever reads it.
+
+Anything unexpected is one error with file, expected, found.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from cofactor.types import CofactorError
+
+Record = TypeVar("Record")
+Check = Callable[[Any, str], Any]
+WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+@dataclass(frozen=True)
+class Input:
+    """One client's data, as the manifest names it; rows and hash are missing in private runs."""
+
+    client: str
+    path: str
+    features: int
+    sha256: str | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class PrivacyRecord:
+    """``privacy.json``: what a run as a whole costs, with everything that an epsilon means nothing without."""
+
+    private: bool
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: str | None = None
+    relation: str | None = None
+    accountant: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``manifest.json``: what ran. ``privacy`` is what a private run will cost, ``ledger`` where its chains ended."""
+
+    cofactor: str
+    created: str
+    seed: int
+    method: str
+    rank: int
+    config: dict[str, Any]
+    versions: dict[str, Any]
+    inputs: list[Input]
+    privacy: PrivacyRecord | None = None
+    ledger: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of ``history.jsonl``; losses compare within a stage."""
+
+    round: int
+    loss: float | None
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    participants: int
+    drift: float | None = None
+    epsilon: float | None = None
+    stage: int = 0
+
+
+@dataclass(frozen=True)
+class ClientScore:
+    """One client of ``evaluation.json``."""
+
+    client: str
+    rows: int
+    error: float
+    rmsd: float | None = None
+    local_error: float | None = None
+    pooled_error: float | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Training or held-out ratings of ``evaluation.json``; ``ranking`` has precision, recall and NDCG."""
+
+    part: str
+    ratings: int
+    rmse: float | None = None
+    ranking: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """``evaluation.json``: errors of the final factor; ``match`` holds components x clients.
+
+    A private run releases no errors; it says what it cost instead.
+    """
+
+    rounds: int
+    converged: bool
+    error: float | None = None
+    clients: list[ClientScore] = field(default_factory=list)
+    match: list[list[float | None]] | None = None
+    pooled_error: float | None = None
+    parts: list[Part] = field(default_factory=list)
+    privacy: PrivacyRecord | None = None
+
+
+@dataclass(frozen=True)
+class Passport:
+    """One component of ``passports.json``."""
+
+    component: int
+    clients_found: int
+    n_clients: int
+    share: float
+    stability: float | None = None
+    drift: float | None = None
+    top_features: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RankScan:
+    """``rank.json``: one entry per rank that was tried."""
+
+    ranks: list[int]
+    heldout_mean: list[float | None]
+    heldout_std: list[float | None]
+    training_error: list[float | None]
+    seed_stability: list[float | None]
+    client_stability: list[float | None]
+    suggestion: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """One line of ``ledger.jsonl``: an array that left a client, or so many ``clients`` together."""
+
+    client: str
+    round: int
+    array: str
+    shape: list[int]
+    dtype: str
+    bytes: int
+    clip: Any = None
+    noise: Any = None
+    cost: Any = None
+    mechanism: Any = None
+    multiplier: Any = None
+    clients: int = 1
+    masked: bool = False
+
+
+def plain(value: Any) -> Any:
+    """Return a record, or anything else, as JSON knows it: NaN and infinities become null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, dict):
+        return {name: plain(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file holds."""
+    return _parse(_text(path), path.name)
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield ``(where, object)`` for every line of a JSON-lines file; blank lines are skipped."""
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        if line.strip():
+            where = f"{path.name}, line {number}"
+            yield where, _parse(line, where)
+
+
+def load(kind: type[Record], path: Path) -> Record:
+    """Return the record that a JSON file holds."""
+    return _record(kind, read_json(path), path.name)
+
+
+def load_all(kind: type[Record], path: Path) -> list[Record]:
+    """Return the records of a JSON list, or of a file with one on each line."""
+    if path.suffix == ".jsonl":
+        return [_record(kind, line, where) for where, line in read_lines(path)]
+    return decode_list(kind, read_json(path), path.name)
+
+
+def decode(kind: type[Record], value: Any, where: str) -> Record:
+    """Return ``value`` as a record of ``kind``, a frozen dataclass; keys it does not name are ignored."""
+    return _record(kind, value, where)
+
+
+def decode_list(kind: type[Record], value: Any, where: str) -> list[Record]:
+    """Return a JSON array as a list of records."""
+    return _list(value, where, lambda item, place: decode(kind, item, place))
+
+
+def found(value: Any) -> str:
+    """Describe a value that was not expected, briefly."""
+    names = {dict: "an object", list: f"a list of {len(value)}" if isinstance(value, list) else "", type(None): "null"}
+    text = names.get(type(value)) or repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CofactorError(f"{path.name}: expected this file in the run folder {path.parent}, found none.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CofactorError(f"{path.name}: expected a readable UTF-8 file, found: {error}.") from None
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CofactorError(f"{where}: expected JSON, found damaged text ({error}).") from None
+
+
+def _record(kind: type, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise CofactorError(f"{where}: expected an object, found {found(value)}.")
+    arguments = {}
+    for name, check, required in _plan(kind):
+        if name in value:
+            arguments[name] = check(value[name], f"{where}: {name}")
+        elif required:
+            raise CofactorError(f"{where}: expected the key {name!r}, found {', '.join(value) or 'no keys'}.")
+    return kind(**arguments)
+
+
+@cache
+def _plan(kind: type) -> list[tuple[str, Check, bool]]:
+    """Return name, check and necessity of every field of a record."""
+    hints = get_type_hints(kind)
+    return [
+        (f.name, _check(hints[f.name]), f.default is MISSING and f.default_factory is MISSING) for f in fields(kind)
+    ]
+
+
+def _check(hint: Any) -> Check:
+    """Return the function that checks and converts one value of a type."""
+    arguments = get_args(hint)
+    if hint is Any:
+        return lambda value, where: value
+    if is_dataclass(hint):
+        return lambda value, where: _record(hint, value, where)  # type: ignore[arg-type]
+    if get_origin(hint) in (Union, types.UnionType):
+        inner = _check(next(a for a in arguments if a is not type(None)))
+        return lambda value, where: None if value is None else inner(value, where)
+    if get_origin(hint) is list:
+        each = _check(arguments[0])
+        return lambda value, where: _list(value, where, each)
+    if get_origin(hint) is dict:
+        return _dict
+    return lambda value, where: _plain(value, where, hint)
+
+
+def _list(value: Any, where: str, each: Check) -> list[Any]:
+    if not isinstance(value, list):
+        raise CofactorError(f"{where}: expected a list, found {found(value)}.")
+    return [each(item, f"{where}[{i}]") for i, item in enumerate(value)]
+
+
+def _dict(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CofactorError(f"{where}: expected an object, found {found(value)}.")
+    return value
+
+
+def _plain(value: Any, where: str, kind: type) -> Any:
+    accepted: type | tuple[type, ...] = (int, float) if kind is float else kind
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        raise CofactorError(f"{where}: expected {WORDS[kind]}, found {found(value)}.")
+    if not isinstance(value, int | float) or kind is not float:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise CofactorError(f"{where}: expected a number, found one too large for a float.") from None

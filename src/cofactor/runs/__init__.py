@@ -1,1 +1,0 @@
-"""Runs on files: a configuration goes in, a run folder comes out."""

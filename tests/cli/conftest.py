@@ -1,0 +1,29 @@
+"""A private run that tests of privacy on the command line look at."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.helpers.command import BUDGET, FILES, cofactor
+
+from cofactor.data import synthetic
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three clients of different size, bits of them too, and one private run that tests may copy, not change."""
+    folder = tmp_path_factory.mktemp("private")
+    for name, X in zip("abc", synthetic.blocks(3, [60, 90, 75], features=12, rank=3, seed=5).Xs):
+        np.save(folder / f"{name}.npy", X)
+        np.save(folder / f"{name}-bits.npy", (X > np.median(X)).astype(np.uint8))
+    cofactor("fit", *FILES, "-k", 3, *BUDGET, "--out", "run", "-q", cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def copied(home: Path, tmp_path: Path) -> Path:
+    """A copy of the private run that a test may change."""
+    return Path(shutil.copytree(home / "run", tmp_path / "run"))

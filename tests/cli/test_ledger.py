@@ -1,0 +1,183 @@
+"""What left each client, on the command line: every line is there, and what was tampered with is found out."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.helpers.command import FILES, cofactor
+
+from cofactor.assurance import chain, ledger
+from cofactor.engines.contract import Answer
+from cofactor.jobs import inspect
+from cofactor.jobs.folder import RunFolder
+from cofactor.privacy import Cost, Mechanism
+from cofactor.privacy.allowance import Release
+from cofactor.types import Message
+
+
+def read(path: Path):
+    return json.loads(path.read_text())
+
+
+def audited(path: Path):
+    """Audit what a run has written: chains, transcript and, of a private one, its budget."""
+    folder = RunFolder.open(path)
+    return inspect.of_folder(folder, inspect.method_of(folder))
+
+
+def test_every_line_says_what_left_and_the_chains_hold(copied) -> None:
+    cwd = copied.parent
+    lines = [json.loads(line) for line in (copied / "ledger.jsonl").read_text().splitlines()]
+    keys = "client round array shape dtype bytes clip noise mechanism multiplier cost previous hash"
+    assert all(set(keys.split()) == set(line) for line in lines)
+    assert cofactor("ledger", "verify", "run", cwd=cwd).stdout.splitlines()[-1] == "ok: 9 entries of 3 chains"
+    found = json.loads(cofactor("ledger", "verify", "run", "--json", cwd=cwd).stdout)
+    last = {line["client"]: line["hash"] for line in lines}
+    assert {c["client"]: c["last"] for c in found["clients"]} == last
+    table = cofactor("ledger", "show", "run", "--client", "b", cwd=cwd).stdout
+    assert "moment" in table
+    assert len(json.loads(cofactor("ledger", "show", "run", "--json", cwd=cwd).stdout)) == 9
+    assert "expected one of the clients" in cofactor("ledger", "show", "run", "--client", "z", cwd=cwd, check=2).stderr
+
+
+def edit(change):
+    """Change the list of lines."""
+    return lambda lines: change(lines) or lines
+
+
+TAMPERED = {  # the lines of client a are 1, 2 and 7
+    "changed": (edit(lambda x: x.__setitem__(1, x[1].replace('"noise": ', '"noise": 1'))), "line 2 (a): was changed"),
+    "rehashed": (
+        edit(lambda x: x.__setitem__(0, json.dumps(forged(json.loads(x[0]))))),
+        "line 2 (a): does not follow the one before it",
+    ),
+    "removed": (edit(lambda x: x.pop(1) and None), "line 6 (a): does not follow the one before it"),
+    "moved": (edit(lambda x: x.insert(0, x.pop(1))), "line 1 (a): does not follow the one before it"),
+    "cut in a line": (lambda x: [*x[:-1], x[-1][:40]], "line 9: cannot be read"),
+    "cut at the end": (lambda x: x[:-1], "expected 3 lines of c, found 2: lines were removed from the end"),
+    "a client less": (lambda x: [line for line in x if '"b"' not in line], "all 3 lines of b were removed"),
+    "a line twice": (lambda x: [*x, x[-1]], "does not follow the one before it"),
+    "a client more": (lambda x: [*x, x[-1].replace('"client": "c"', '"client": "d"')], "(d): was changed"),
+    "empty": (lambda x: [], "says nothing of round 0"),
+}
+
+
+def forged(entry):
+    """An entry with other content and a hash that fits it."""
+    body = {name: value for name, value in entry.items() if name not in chain.CHAINED}
+    return chain.link({**body, "bytes": 1}, entry["previous"])
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_a_ledger_that_was_tampered_with_is_found_out(copied, name) -> None:
+    change, words = TAMPERED[name]
+    file = copied / "ledger.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("".join(f"{line}\n" for line in change(lines)))
+    out = cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout
+    assert words in re.sub(r"\s+", " ", out)
+    assert "ok" not in out.splitlines()[-1]
+    assert audited(copied)[0].passed is False
+
+
+@pytest.mark.parametrize("line", ["null", "[]", "{}", '{"client": 1}', '{"client": "a", "round": "0"}', "[" * 9000])
+def test_a_line_that_is_no_entry_is_named(copied, line) -> None:
+    with open(copied / "ledger.jsonl", "a") as file:
+        file.write(line + "\n")
+    assert "line 10: cannot be read" in cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout
+    assert json.loads(cofactor("privacy", "spend", "run", "--json", cwd=copied.parent).stdout)["rounds"] == 2
+
+
+def test_an_audit_that_fails_is_exit_code_1(copied) -> None:
+    file = copied / "ledger.jsonl"
+    file.write_text(file.read_text().replace('"noise": ', '"noise": 1', 1))
+    table = re.sub(r"[\s│]+", " ", cofactor("audit", "run", cwd=copied.parent, check=1).stdout)
+    assert "hash chain ledger.jsonl FAILED ledger.jsonl, line 1" in table
+    assert "sensitivity moment, round 1 passed" in table
+
+
+def test_another_manifest_breaks_every_chain(copied) -> None:
+    manifest = read(copied / "manifest.json")
+    (copied / "manifest.json").write_text(json.dumps({**manifest, "seed": 1}))
+    out = cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout
+    assert out.count("BROKEN") == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"multiplier": 1.0, "noise": 1.0}, "has paid"),
+        ({"noise": 0.5}, "was paid for"),
+        ({"shape": [60]}, "has shape (60,)"),
+        ({"array": "rows"}, "was not declared"),
+        ({"round": 7}, "round 7 was not planned"),
+        ({"dtype": "float32"}, "private releases are float64"),
+        ({"bytes": 10**6}, "bytes, at most"),
+        ({"cost": None}, "was released without noise"),
+        ({"clip": None}, "has the bound None"),
+        ({"noise": "much"}, "and the noise much"),
+    ],
+)
+def test_a_ledger_with_good_chains_and_a_bad_release_fails_the_audit(copied, change, words) -> None:
+    file = copied / "ledger.jsonl"
+    first, *rest = [json.loads(line) for line in file.read_text().splitlines()]
+    if "multiplier" in change:
+        change = {**change, "cost": {**first["cost"], "multiplier": change["multiplier"]}}
+    manifest = read(copied / "manifest.json")
+    del manifest["ledger"]
+    (copied / "manifest.json").write_text(json.dumps(manifest))
+    file.unlink()
+    seals = {}
+    with open(file, "w") as out:
+        for entry in [{**first, **change}, *rest]:
+            body = {name: value for name, value in entry.items() if name not in chain.CHAINED}
+            seal = seals.get(entry["client"]) or ledger.begin(ledger.header(manifest), entry["client"])
+            (line,), seals[entry["client"]] = chain.extend([body], seal)
+            out.write(json.dumps(line) + "\n")
+    chains, transcript, *_ = audited(copied)
+    assert chains.passed is True
+    assert transcript.passed is False
+    assert words in transcript.text
+
+
+def test_a_hundred_thousand_tiny_clients_are_one_line_per_array(tmp_path) -> None:
+    names = [f"phone{j}" for j in range(100_000)]
+    message = Message({"gram": np.zeros((3, 3)), "loss": np.float64(0)})
+    writer = ledger.Writer(tmp_path / ledger.FILE, {"seed": 0}, names)
+    writer(0, [Answer(np.arange(100_000), message)])
+    writer(1, [Answer(np.r_[0:10, 20:500], message), Answer(np.array([600]), message)])
+    lines = [json.loads(line) for line in (tmp_path / ledger.FILE).read_text().splitlines()]
+    assert len(lines) == 6
+    assert (tmp_path / ledger.FILE).stat().st_size < 5000
+    assert lines[0]["clients"] == 100_000
+    assert lines[0]["members"] == "0-99999"
+    assert lines[0]["bytes"] == 72 * 100_000
+    assert lines[2]["members"] == "0-9,20-499"
+    assert lines[4]["client"] == "phone600"
+    assert ledger.verify(tmp_path / ledger.FILE, {"seed": 0}).ok
+    noisy = Release(Cost(Mechanism.GAUSSIAN, 4.0), 1.0, 4.0)
+    alone = [Answer(np.array([j]), message._replace(cost={"gram": noisy})) for j in range(20_000)]
+    writer(2, [*alone, Answer(np.array([30_000]), message)])
+    lines = [json.loads(line) for line in (tmp_path / ledger.FILE).read_text().splitlines()]
+    assert [(e["client"], e.get("members"), e["noise"]) for e in lines[6:]] == [
+        (ledger.TOGETHER, "0-19999", 4.0),
+        (ledger.TOGETHER, "0-19999", None),
+        ("phone30000", None, None),
+        ("phone30000", None, None),
+    ]
+    again = ledger.Writer(tmp_path / ledger.FILE, {"seed": 0}, names)
+    again(3, [Answer(np.array([600]), message)])
+    assert ledger.verify(tmp_path / ledger.FILE, {"seed": 0}, [0, 1, 2, 3]).ok
+
+
+def test_a_run_without_noise_has_a_chained_ledger_too(home, tmp_path) -> None:
+    cofactor("fit", *(home / name for name in FILES), "-k", 3, "--rounds", 4, "-q", cwd=tmp_path)
+    assert cofactor("ledger", "verify", "run", cwd=tmp_path).stdout.splitlines()[-1].startswith("ok: 36 entries")
+    entries = json.loads(cofactor("ledger", "show", "run", "--json", cwd=tmp_path).stdout)
+    assert all(e["clip"] is e["noise"] is e["cost"] is None for e in entries)
+    found = json.loads(cofactor("audit", "run", "--json", cwd=tmp_path).stdout)["audits"]
+    assert [line["passed"] for line in found] == [True, True]

@@ -1,0 +1,129 @@
+"""FederatedKMeans: labels in every form of input, sorted digits told apart, and what is wrong with the input."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, metrics
+from cofactor.data import datasets
+from cofactor.methods import catalog
+from cofactor.types import CofactorError, DataError
+
+EVERY = pytest.mark.parametrize("method", catalog.names("clusters"))
+
+
+@parametrize_with_checks([FederatedKMeans(3, random_state=0), FederatedKMeans(3, method="simplex", random_state=0)])
+def test_estimator_follows_the_scikit_learn_rules(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Digits sorted by label over 20 clients, and the labels."""
+    data = datasets.load("digits")
+    order = np.argsort(data.labels, kind="stable")
+    return np.array_split(data.X[order].astype(np.float64), 20), data.labels[order]
+
+
+@pytest.mark.parametrize(("method", "nmi"), [("k-means", 0.72), ("simplex", 0.65)])
+def test_digits_sorted_by_label_are_told_apart(method, nmi, digits):
+    Xs, truth = digits
+    model = FederatedKMeans(10, method=method, rounds=30, random_state=0).fit(Xs)
+    found = np.concatenate(model.labels_)
+    assert metrics.normalized_mutual_information(truth, found) >= nmi
+    assert metrics.adjusted_rand(truth, found) >= 0.55
+
+
+def test_the_inertia_is_that_of_pooled_k_means(digits):
+    X = np.vstack(digits[0])
+    model = FederatedKMeans(10, random_state=0).fit(digits[0])
+    assert model.inertia_ <= 1.01 * KMeans(10, n_init=5, random_state=0).fit(X).inertia_
+    assert model.score(digits[0]) == pytest.approx(-model.inertia_)
+
+
+@EVERY
+def test_labels_come_in_the_order_of_the_rows(method, rng):
+    X = np.vstack([rng.normal(3 * corner - 1, 0.3, size=(30, 4)) for corner in np.eye(4)[:3]])
+    groups = rng.permutation(90) % 4
+    model = FederatedKMeans(3, method=method, random_state=0)
+    grouped = clone(model).fit(X, groups=groups)
+    listed = clone(model).fit([X[groups == g] for g in range(4)])
+    for g in range(4):
+        np.testing.assert_array_equal(grouped.labels_[groups == g], listed.labels_[g])
+    assert metrics.adjusted_rand(np.repeat([0, 1, 2], 30), grouped.labels_) == 1
+    np.testing.assert_array_equal(grouped.predict(X), grouped.labels_)
+    np.testing.assert_array_equal(clone(model).fit_predict(X, groups=groups), grouped.labels_)
+    assert grouped.score(X) == pytest.approx(-grouped.inertia_)
+    np.testing.assert_allclose(grouped.transform(X).sum(axis=1), 1)
+
+
+@EVERY
+def test_sparse_rows_are_clustered_like_dense_ones(method, digits):
+    Xs = digits[0][:6]
+    a, b = (FederatedKMeans(3, method=method, random_state=0).fit(d) for d in (Xs, [sparse.csr_matrix(X) for X in Xs]))
+    np.testing.assert_allclose(a.cluster_centers_, b.cluster_centers_, atol=1e-6)
+
+
+def test_more_clusters_than_features_are_fine(rng):
+    model = FederatedKMeans(5, random_state=0).fit(rng.normal(size=(40, 2)))
+    assert len(np.unique(model.labels_)) == 5
+
+
+def test_wrong_input_is_named(rng):
+    X = rng.normal(size=(6, 3))
+    with pytest.raises(CofactorError, match=r"n_clusters: expected a whole number from 1 to n_samples=6, found 7"):
+        FederatedKMeans(7).fit(X)
+    with pytest.raises(CofactorError, match="n_clusters is 2, but the method was made with rank 3"):
+        FederatedKMeans(2, method=catalog.make("k-means", 3)).fit(X)
+    with pytest.raises(DataError, match="client 1: NaN: expected finite values, found 1"):
+        FederatedKMeans(2).fit([X, np.where(X == X[0, 0], np.nan, X)])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "method", "other"),
+    [
+        (FederatedNMF, "exact-als", "FederatedMF"),
+        (FederatedNMF, "felb", "FederatedBMF"),
+        (FederatedNMF, "k-means", "FederatedKMeans"),
+        (FederatedBMF, "exact", "FederatedNMF"),
+        (FederatedBMF, "masked-fedmavg", "FederatedMF"),
+        (FederatedMF, "exact", "FederatedNMF"),
+        (FederatedMF, "felb", "FederatedBMF"),
+        (FederatedKMeans, "exact-als", "FederatedMF"),
+    ],
+)
+def test_a_method_of_another_estimator_is_refused_by_name(estimator, method, other):
+    X = sparse.csr_matrix(np.eye(6))
+    words = rf"'{method}' is a method of {other}, and this is {estimator.__name__}; use {other}\(method=...\)"
+    with pytest.raises(CofactorError, match=words):
+        estimator(2, method=method).fit(X)
+
+
+def test_a_subclass_takes_what_its_base_takes(rng):
+    class Mine(FederatedNMF):
+        """Somebody's own."""
+
+    X = rng.random((20, 6))
+    ours, theirs = (estimator(2, rounds=3, random_state=0).fit(X) for estimator in (FederatedNMF, Mine))
+    np.testing.assert_array_equal(ours.components_, theirs.components_)
+    with pytest.raises(CofactorError, match="'felb' is a method of FederatedBMF, and this is FederatedNMF"):
+        Mine(2, method="felb").fit(X)
+
+
+def test_a_masked_method_object_is_refused_where_all_cells_count():
+    with pytest.raises(CofactorError, match=r"use FederatedMF\(method=...\)"):
+        FederatedNMF(2, method=catalog.make("exact-als", 2)).fit(sparse.csr_matrix(np.eye(6)))
+
+
+def test_metrics_are_those_of_scikit_learn(rng):
+    for _ in range(20):
+        a, b = rng.integers(0, rng.integers(1, 6), 30), rng.integers(0, rng.integers(1, 6), 30)
+        assert metrics.normalized_mutual_information(a, b) == pytest.approx(normalized_mutual_info_score(a, b))
+        assert metrics.adjusted_rand(a, b) == pytest.approx(adjusted_rand_score(a, b))
+    assert metrics.adjusted_rand([1], [2]) == metrics.normalized_mutual_information([1], [2]) == 1
+    with pytest.raises(CofactorError, match="two labels for every row"):
+        metrics.adjusted_rand([1, 2], [1])

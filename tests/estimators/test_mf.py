@@ -1,0 +1,356 @@
+"""FederatedMF: predictions, recommendations, fallbacks, splits, ranking, and what is wrong with the input."""
+
+from contextlib import contextmanager
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+from cofactor import FederatedMF
+from cofactor.data import ratings_split
+from cofactor.engines.inline import Inline
+from cofactor.methods import catalog
+from cofactor.ratings import Layout
+from cofactor.ratings.ranking import quality, top
+from cofactor.types import CofactorError, DataError
+
+
+@pytest.fixture(scope="module")
+def R():
+    """Half-star ratings of 120 users and 40 items by two planted tastes, 40 % observed; user 7 and item 4 have none."""
+    draw = np.random.default_rng(0)
+    X = 3 + 0.5 * draw.normal(size=(120, 1)) + 0.5 * draw.normal(size=40)
+    X = X + draw.normal(size=(120, 2)) @ draw.normal(size=(2, 40)) * 0.7
+    mask = draw.uniform(size=X.shape) < 0.4
+    mask[7], mask[:, 4] = False, False
+    values = np.clip(np.round(2 * X) / 2, 0.5, 5)
+    return sparse.csr_matrix((values[mask], np.nonzero(mask)), shape=X.shape)
+
+
+@pytest.fixture(scope="module")
+def model(R):
+    return FederatedMF(2, ridge=2.0, random_state=0, rating_range=(0.5, 5)).fit(R)
+
+
+def triples(R):
+    C = R.tocoo()
+    return [f"u{u:03d}" for u in C.row], [f"i{i:02d}" for i in C.col], C.data
+
+
+@pytest.mark.parametrize("method", catalog.names("ratings"))
+def test_held_out_ratings_are_predicted_better_than_by_biases(method, R):
+    train, test = ratings_split.at_random(R, seed=1)
+    fitted = FederatedMF(2, method=method, ridge=2.0, rounds=200, random_state=0).fit(train)
+    biases = FederatedMF(1, ridge=1e12, bias_ridge=2.0, random_state=0).fit(train)
+    assert fitted.score(test) < 0.8 * biases.score(test) < np.std(test.data)
+
+
+def test_groups_and_triples_give_the_model_of_one_client_per_row(R, model):
+    grouped = FederatedMF(2, ridge=2.0, random_state=0, rating_range=(0.5, 5)).fit(R, groups=np.arange(120) % 7)
+    np.testing.assert_allclose(grouped.codes_ @ grouped.factor_, model.codes_ @ model.factor_, atol=1e-8)
+    rated = R[np.delete(np.arange(120), 7)][:, np.delete(np.arange(40), 4)]
+    matrix, named = (FederatedMF(2, ridge=2.0, random_state=0).fit(data) for data in (rated, triples(R)))
+    assert (len(named.users_), len(named.items_)) == (119, 39)
+    np.testing.assert_array_equal(named.factor_, matrix.factor_)
+    assert named.score(triples(R)) == pytest.approx(matrix.score(rated))
+
+
+def test_predictions_are_codes_times_factor_cut_to_the_range(model):
+    full = np.clip(model.codes_ @ model.factor_, 0.5, 5)
+    np.testing.assert_allclose(model.predict(3, np.arange(40)), full[3])
+    np.testing.assert_allclose(model.predict(np.arange(120)[:, None], np.arange(40)), full)
+    assert model.predict(3, 5).shape == ()
+
+
+def test_unknown_names_fall_back_to_biases(model):
+    np.testing.assert_allclose(model.predict(999, 3), model.mean_ + model.item_biases_[3])
+    np.testing.assert_allclose(model.predict(3, -1), model.mean_ + model.codes_[3, 2])
+    np.testing.assert_allclose(model.predict("nobody", ["nothing", "x"]), model.mean_)
+    np.testing.assert_allclose(model.predict(7, 3), model.predict(999, 3))
+    np.testing.assert_allclose(model.predict(3, 4), model.predict(3, -1))
+
+
+def test_without_biases_unknown_names_are_zero(R):
+    plain = FederatedMF(2, biases=False, random_state=0, tol=0).fit(R)
+    assert plain.predict(999, 3) == plain.predict(3, 999) == plain.mean_ == 0
+    assert plain.codes_.shape == (120, 2)
+
+
+def test_recommendations_leave_out_seen_items_and_come_best_first(R, model):
+    items = model.recommend(3, 10)
+    assert not set(items) & set(R[3].indices)
+    scores = (model.codes_ @ model.factor_)[3]
+    assert (np.diff(scores[items]) <= 0).all()
+    rest = np.setdiff1d(np.arange(40), [*items, *R[3].indices])
+    assert scores[items].min() >= scores[rest].max()
+    assert len(model.recommend(3, 100)) == 40 - R[3].nnz
+
+
+def test_an_unknown_user_gets_the_best_rated_items(model):
+    np.testing.assert_array_equal(model.recommend("new", 5), np.argsort(-model.item_biases_, kind="stable")[:5])
+
+
+def test_a_new_user_is_served_from_the_factor_alone(R, model):
+    np.testing.assert_allclose(model.transform(R[3]), model.codes_[3:4], atol=1e-10)
+    np.testing.assert_array_equal(model.recommend(None, 5, ratings=R[3]), model.recommend(3, 5))
+    given = dict(zip(R[3].indices, R[3].data))
+    np.testing.assert_allclose(model.transform(given), model.codes_[3:4], atol=1e-10)
+    np.testing.assert_array_equal(model.recommend(n=5, ratings={**given, 999: 4.0}), model.recommend(3, 5))
+    np.testing.assert_array_equal(model.recommend(n=5, ratings={}), model.recommend("new", 5))
+    with pytest.raises(DataError, match=r"client new: expected ratings in \[0.5, 5\], found 6 for item 1"):
+        model.transform({1: 6.0})
+
+
+def test_the_public_part_serves_a_user_elsewhere_and_holds_nothing_of_others(R, tmp_path):
+    named = FederatedMF(2, ridge=2.0, random_state=0, rating_range=(0.5, 5)).fit(triples(R))
+    named.save(tmp_path / "public.npz")
+    with np.load(tmp_path / "public.npz") as file:
+        assert all(a.ndim == 0 or 119 not in a.shape for a in file.values())
+    elsewhere = FederatedMF.load(tmp_path / "public.npz")
+    own = {f"i{i:02d}": value for i, value in zip(R[3].indices, R[3].data)}
+    np.testing.assert_allclose(elsewhere.transform(own)[0], named.codes_[named.users_ == "u003"][0], atol=1e-10)
+    np.testing.assert_array_equal(elsewhere.recommend(n=5, ratings=own), named.recommend("u003", 5))
+    np.testing.assert_array_equal(elsewhere.predict("u003", named.items_), named.predict("nobody", named.items_))
+    assert (elsewhere.mean_, elsewhere.rating_range, elsewhere.layout_) == (named.mean_, (0.5, 5), named.layout_)
+    again = FederatedMF(2, implicit=True, alpha=3.0, random_state=0).fit(R)
+    again.save(tmp_path / "clicks.npz")
+    assert FederatedMF.load(tmp_path / "clicks.npz").layout_ == again.layout_
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"factor": np.ones((2, 3)), "feature_names": np.arange(3)}, "found a file without bias_ridge, biases, rank"),
+        (
+            {"factor": np.ones((2, 3)), "feature_names": np.arange(3), "rank": 2, "biases": True, "ridge": 1},
+            "found a file without bias_ridge",
+        ),
+        (
+            {**asdict(Layout(2)), "alpha": 1, "factor": np.ones((2, 3)), "feature_names": np.arange(3)},
+            r"expected a factor of shape \(5, 3\), found \(2, 3\)",
+        ),
+        (None, "expected the public part of a model of ratings, found"),
+    ],
+)
+def test_files_that_hold_no_model_are_named(arrays, words, tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, **arrays) if arrays else path.write_text("no file of numpy")
+    with pytest.raises(CofactorError, match=words):
+        FederatedMF.load(path)
+
+
+def test_names_from_data_frames_are_found_again():
+    table = pd.DataFrame({"user": ["ann", "ann", "bob"], "item": ["x", "y", "x"], "stars": [5.0, 1.0, 4.0]})
+    model = FederatedMF(1, ridge=0.1, random_state=0).fit((table["user"], table["item"], table["stars"]))
+    np.testing.assert_array_equal(
+        model.predict(table["user"], table["item"]), model.predict(["ann", "ann", "bob"], list("xyx"))
+    )
+    assert model.predict("ann", "x") != model.predict("nobody", "x")
+    assert model.score((table["user"], table["item"], table["stars"])) < 1
+
+
+# implicit feedback
+
+
+def clicks(seed=0):
+    """How often 80 users clicked 30 items; users and items are of one of three kinds that go together."""
+    draw = np.random.default_rng(seed)
+    alike = (np.arange(80) % 3)[:, None] == np.arange(30) % 3
+    return sparse.csr_matrix(draw.poisson(np.where(alike, 0.8, 0.05)).astype(float))
+
+
+@pytest.mark.parametrize("method", catalog.names("ratings"))
+def test_clicks_rank_what_goes_together_first(method):
+    train, test = ratings_split.at_random(clicks(), seed=1)
+    model = FederatedMF(3, method=method, implicit=True, alpha=5.0, ridge=1.0, rounds=100, random_state=0).fit(train)
+    popular = np.argsort(-np.asarray((train > 0).sum(axis=0)).ravel(), kind="stable")
+    best = [quality(popular[~np.isin(popular, train[u].indices)], test[u].indices, 5)[2] for u in range(80)]
+    assert model.ranking(test, 5).mean["ndcg"] > 2 * np.nanmean(best)
+    assert {int(i) % 3 for i in model.recommend(4, 3)} == {1}
+    assert {int(i) % 3 for i in model.recommend(n=3, ratings={2: 3.0, 5: 1.0, 8: 1.0})} == {2}
+    assert model.item_biases_.any() == model.mean_ == 0
+    assert len(model.recommend("unknown", 5)) == 5
+
+
+def test_an_observation_of_zero_is_none():
+    X = clicks()
+    C, away = X.tocoo(), np.flatnonzero(X[0].toarray() == 0)[:3]
+    entries = np.append(C.data, [0, 0, 0]), (np.append(C.row, [0, 0, 0]), np.append(C.col, away))
+    a, b = (FederatedMF(2, implicit=True, random_state=0).fit(data) for data in (X, sparse.csr_matrix(entries)))
+    np.testing.assert_allclose(a.factor_, b.factor_)
+
+
+def test_what_implicit_feedback_has_not_is_said():
+    with pytest.raises(CofactorError, match=r"implicit feedback .alpha. has none. Found biases=True"):
+        FederatedMF(2, implicit=True, biases=True).fit(clicks())
+    with pytest.raises(
+        CofactorError, match="score: expected ratings, found a model of implicit feedback; see `ranking`"
+    ):
+        FederatedMF(2, implicit=True, random_state=0).fit(clicks()).score(clicks())
+
+
+def test_ranking_of_a_perfect_and_a_useless_list():
+    assert quality(np.array([1, 2]), np.array([1, 2, 3]), 2) == (1.0, 2 / 3, pytest.approx(2 / 3 + 1 / 3))
+    assert quality(np.array([4, 5]), np.array([1]), 2) == (0, 0, 0)
+    assert quality(np.array([4, 1]), np.array([1]), 2) == (0.5, 1.0, pytest.approx(1 / np.log2(3)))
+    assert np.isnan(quality(np.array([4]), np.array([]), 1)).all()
+    np.testing.assert_array_equal(top(np.zeros(3), 5, seen=np.array([1])), [0, 2])
+
+
+def test_the_model_ranks_better_than_biases(R):
+    train, test = ratings_split.at_random(R, seed=1)
+    fitted, biases = (FederatedMF(2, ridge=r, bias_ridge=2.0, random_state=0).fit(train) for r in (2.0, 1e12))
+    a, b = (m.ranking(test, 5, relevant=4.0) for m in (fitted, biases))
+    assert a.precision.shape == (120,)
+    assert np.isnan(a.ndcg[7])
+    assert a.mean["ndcg"] > b.mean["ndcg"]
+    assert a.mean["precision"] == pytest.approx(np.nanmean(a.precision))
+
+
+# splits
+
+
+def test_split_by_time_holds_out_the_last_ratings_of_every_user(R):
+    times = np.random.default_rng(2).permutation(R.nnz)
+    train, test = ratings_split.by_time(R, times, share=0.25)
+    assert abs(train + test - R).nnz == 0
+    assert train.nnz + test.nnz == R.nnz
+    when = sparse.csr_matrix((times + 1, R.indices, R.indptr), shape=R.shape)
+    for u in range(120):
+        assert test[u].nnz == int(0.25 * R[u].nnz)
+        if test[u].nnz:
+            assert when[u, train[u].indices].max() < when[u, test[u].indices].min()
+
+
+def test_split_by_user_holds_out_whole_users(R):
+    train, test = ratings_split.by_user(R, share=0.2, seed=3)
+    has = [np.diff(part.indptr) > 0 for part in (train, test)]
+    assert not (has[0] & has[1]).any()
+    assert has[1].sum() in (23, 24)
+    assert abs(train + test - R).nnz == 0
+
+
+def test_wrong_splits_are_refused(R):
+    with pytest.raises(DataError, match="expected one per rating"):
+        ratings_split.by_time(R, np.zeros(3))
+    with pytest.raises(CofactorError, match=r"share must be in \(0, 1\)"):
+        ratings_split.at_random(R, share=1.0)
+    with pytest.raises(DataError, match="CSR matrix, found ndarray"):
+        ratings_split.by_user(R.toarray())
+
+
+# wrong and odd input
+
+
+def test_duplicates_are_refused_or_averaged():
+    twice = (["a", "a", "b"], ["x", "x", "x"], [1.0, 5.0, 4.0])
+    with pytest.raises(
+        DataError, match=r"client a: expected one rating per item, found two of item x.*duplicates='mean'"
+    ):
+        FederatedMF(1).fit(twice)
+    once = (["a", "b"], ["x", "x"], [3.0, 4.0])
+    a, b = (FederatedMF(1, duplicates="mean", random_state=0).fit(data) for data in (twice, once))
+    np.testing.assert_allclose(a.factor_, b.factor_)
+    R = sparse.csr_matrix((2, 3))
+    R.data, R.indices, R.indptr = np.array([1.0, 5.0]), np.array([2, 2]), np.array([0, 2, 2])
+    with pytest.raises(DataError, match="found two of item 2"):
+        FederatedMF(1).fit(R)
+
+
+@pytest.mark.parametrize("bad", [6.0, 0.0, np.nan, np.inf])
+def test_ratings_outside_the_declared_range_are_named(bad):
+    with pytest.raises(DataError, match=rf"client b: expected ratings in \[0.5, 5\], found {bad:g} for item y"):
+        FederatedMF(1, rating_range=(0.5, 5)).fit((["a", "b"], ["x", "y"], [1.0, bad]))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (np.ones((3, 3)), "stored entries are the observed ones"),
+        (sparse.csr_matrix((3, 3)), "at least one rating"),
+        ((["a"], ["x", "y"], [1.0]), "three lists of one length"),
+        ((["a"], ["x"], ["good"]), "numbers as ratings"),
+    ],
+)
+def test_what_is_no_ratings_is_refused(data, words):
+    with pytest.raises(DataError, match=words):
+        FederatedMF(1).fit(data)
+
+
+def test_wrong_options_are_named(R, model):
+    with pytest.raises(CofactorError, match=r"is a method of FederatedNMF, and this is FederatedMF"):
+        FederatedMF(2, method="exact").fit(R)
+    with pytest.raises(CofactorError, match=r"Staged.* is a method of FederatedNMF, and this is FederatedMF"):
+        FederatedMF(2, method=catalog.make("exact", 2)).fit(R)
+    with pytest.raises(CofactorError, match="expected 'error' or 'mean', found 'sum'"):
+        FederatedMF(2, duplicates="sum").fit(R)
+    with pytest.raises(CofactorError, match=r"groups: expected one label per row \(120\)"):
+        FederatedMF(2).fit(R, groups=[1, 2])
+    with pytest.raises(CofactorError, match="n must be at least 1"):
+        model.recommend(3, 0)
+    with pytest.raises(DataError, match="expected ratings of 40 items, found 3"):
+        model.transform(sparse.csr_matrix((1, 3)))
+    with pytest.raises(DataError, match="expected ratings of shape"):
+        model.score(R[:5])
+
+
+@pytest.mark.parametrize("method", catalog.names("ratings"))
+def test_equal_ratings_and_users_without_any_work(method):
+    R = sparse.csr_matrix(([4.0] * 4, ([0, 0, 1, 3], [0, 1, 1, 2])), shape=(5, 4))
+    equal = FederatedMF(2, method=method, random_state=0, rounds=60).fit(R)
+    np.testing.assert_allclose(equal.predict(np.arange(5)[:, None], np.arange(4)), 4, atol=1e-3)
+    assert len(equal.recommend(2, 3)) == 3
+
+
+@pytest.mark.parametrize("method", catalog.names("ratings"))
+def test_a_drawn_client_that_vanishes_is_left_out(method, R):
+    class Leaky(Inline):
+        """An engine whose first participant never answers after round 1."""
+
+        @contextmanager
+        def open(self, method, Xs, plan):
+            with super().open(method, Xs, plan) as session:
+                full = session.round
+                session.round = lambda shared, t, who: full(shared, t, who[1:] if t > 1 else who)
+                yield session
+
+    fitted = FederatedMF(2, method=method, ridge=2.0, rounds=60, participation=0.5, engine=Leaky(), random_state=0).fit(
+        R
+    )
+    assert fitted.score(R) < 0.6
+    assert {line.participants for line in fitted.history_} == {60, 59}
+
+
+def test_the_seed_decides_and_clones_agree(R, model):
+    again = clone(model).fit(R)
+    np.testing.assert_array_equal(again.factor_, model.factor_)
+    assert not np.array_equal(clone(model).set_params(random_state=1).fit(R).factor_, model.factor_)
+
+
+def test_a_loaded_model_finds_items_whose_names_are_not_sorted(tmp_path):
+    """Files of runs have items in the order of their numbers: "2" before "10"."""
+    items = np.array(["1", "2", "10", "33", "4", "100"])
+    rng = np.random.default_rng(0)
+    users, which = np.divmod(np.arange(54), 6)
+    model = FederatedMF(2, random_state=0).fit((users, items[which], rng.uniform(1, 5, 54)))
+    order = rng.permutation(len(model.items_))
+    model.factor_, model.items_ = model.factor_[:, order], model.items_[order]
+    model.save(tmp_path / "model.npz")
+    found = FederatedMF.load(tmp_path / "model.npz")
+    biases = dict(zip(found.items_, found.item_biases_, strict=True))
+    expected = [found.mean_ + biases[name] for name in items]
+    np.testing.assert_allclose(found.predict(["nobody"] * 6, items), expected)
+    assert set(found.recommend(n=5, ratings={"10": 4.0})) == set(items) - {"10"}
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_numbers_and_their_texts_name_the_same_users_and_items(kind):
+    users, items = np.repeat(np.arange(4), 3), np.tile([2, 10, 33], 4)
+    ratings = np.random.default_rng(1).uniform(1, 5, 12)
+    model = FederatedMF(1, random_state=0).fit((users.astype(kind), items.astype(kind), ratings))
+    as_numbers, as_texts = (model.predict(users.astype(other), items.astype(other)) for other in (int, str))
+    np.testing.assert_array_equal(as_numbers, as_texts)
+    assert not np.allclose(as_numbers, model.mean_)

@@ -1,0 +1,170 @@
+"""The one pipeline: a team of several ends like one process, and a killed run like one that nothing happened to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.helpers.folders import public, same_run
+from tests.helpers.samples import SAMPLES, write
+from tests.helpers.teams import together
+
+from cofactor.engines.history import Round
+from cofactor.jobs.config import Config
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.job import Job, fit, resume
+from cofactor.types import CofactorError
+
+STREAM = (SAMPLES["real"].files, {"rank": 3, "method": "asyn-sd", "rounds": 3})
+KINDS = {**SAMPLES, "stream": STREAM}
+LONG = {"boolean": {"method": "felb", "rounds": 8}, "clusters": {"rounds": 5, "tol": 0.0}, "private": {}}
+SAME = [name for name in SAMPLES if name != "secure"]  # masks are drawn anew
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("job"))
+
+
+def config_of(home: Path, name: str, **more: Any) -> Config:
+    files, options = KINDS[name]
+    return Config([str(home / file) for file in files], **{**options, **more})
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_a_team_of_three_writes_the_folder_of_one_process(home: Path, name: str, tmp_path: Path) -> None:
+    config = config_of(home, name)
+    one = fit(config, tmp_path / "one")
+    three = together(3, lambda engine: fit(config, tmp_path / "three"))[0]
+    same_run(one, three)
+    assert three.verify().ok
+
+
+def test_one_file_makes_as_many_clients_as_there_are_processes(home: Path, tmp_path: Path) -> None:
+    one = fit(Config([str(home / "all.npy")], 3, rounds=3, split=3, by="rows"), tmp_path / "one")
+    config = Config([str(home / "all.npy")], 3, rounds=3)
+    same_run(one, together(3, lambda engine: fit(config, tmp_path / "three"))[0])
+    assert (tmp_path / "three" / "passports.json").exists()
+
+
+class Killed(Exception):
+    """What a process that was killed does not live to raise."""
+
+
+def kill_at(t: int) -> Any:
+    """Return a callback that ends a run after round t."""
+
+    def callback(line: Round, shared: Any) -> None:
+        if line.round == t:
+            raise Killed
+
+    return callback
+
+
+def drifts(folder: RunFolder) -> list[float | None]:
+    file = folder.path / "passports.json"
+    return [line["drift"] for line in json.loads(file.read_text())] if file.exists() else []
+
+
+def rounds_of(folder: RunFolder) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder.path / "history.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_run_that_was_killed_in_any_stage_ends_like_the_whole(home: Path, name: str, tmp_path: Path) -> None:
+    config = config_of(home, name, **LONG.get(name, {}))
+    whole = fit(config, tmp_path / "whole")
+    history = rounds_of(whole)
+    last = {line["stage"]: line["round"] for line in history}  # the end of every stage
+    first = {line["stage"]: line["round"] for line in reversed(history)}
+    for t in sorted({*last.values(), *first.values()}):
+        with pytest.raises(Killed):
+            fit(config, tmp_path / f"cut-{t}", callbacks=[kill_at(t)])
+        assert not RunFolder.open(tmp_path / f"cut-{t}").finished
+        again: list[int] = []
+        cut = resume(tmp_path / f"cut-{t}", callbacks=[lambda line, _, seen=again: seen.append(line.round)])
+        same_run(whole, cut)
+        np.testing.assert_array_equal(whole.factor()[0], cut.factor()[0])
+        assert drifts(cut) in (drifts(whole), [None] * config.rank)
+        assert [line["round"] for line in rounds_of(cut)] == [line["round"] for line in history]
+        assert cut.verify().ok
+        if name != "stream":  # a stream has no checkpoint: it begins anew
+            assert again == [line["round"] for line in history if line["round"] > t]
+
+
+@pytest.mark.parametrize("name", ["real", "swept", "ratings"])
+def test_a_team_that_was_killed_goes_on_together(home: Path, name: str, tmp_path: Path) -> None:
+    config = config_of(home, name)
+    whole = fit(config, tmp_path / "whole")
+    with pytest.raises(CofactorError, match="process 0: Killed"):
+        together(3, lambda engine: fit(config, tmp_path / "cut", callbacks=[kill_at(3)]))
+    with pytest.raises(CofactorError, match="expected the 3 processes that wrote the checkpoint, found 1"):
+        resume(tmp_path / "cut")
+    same_run(whole, together(3, lambda engine: resume(tmp_path / "cut"))[0])
+
+
+def test_a_run_that_was_killed_before_its_first_round_begins_anew(home: Path, tmp_path: Path) -> None:
+    def stop(job: Job) -> None:
+        raise Killed
+
+    config = config_of(home, "real")
+    with pytest.raises(Killed):
+        fit(config, tmp_path / "cut", announce=stop)
+    assert public(RunFolder(tmp_path / "cut")) == {"manifest.json", "run.toml"}
+    same_run(fit(config, tmp_path / "whole"), resume(tmp_path / "cut"))
+
+
+def test_a_finished_run_stays_as_it_is(home: Path, tmp_path: Path) -> None:
+    folder = fit(config_of(home, "real"), tmp_path / "run")
+    before = {name: (folder.path / name).read_bytes() for name in public(folder)}
+    resume(folder.path)
+    assert {name: (folder.path / name).read_bytes() for name in public(folder)} == before
+
+
+def test_a_callback_ends_a_run_which_is_then_over(home: Path, tmp_path: Path) -> None:
+    folder = fit(config_of(home, "real"), tmp_path / "run", callbacks=[lambda line, _: line.round == 2])
+    assert folder.evaluation().rounds == 3
+    assert not folder.evaluation().converged
+
+
+def test_a_job_is_announced_when_all_is_settled(home: Path, tmp_path: Path) -> None:
+    told: list[Job] = []
+    fit(config_of(home, "ratings"), tmp_path / "run", announce=told.append)
+    (job,) = told
+    assert (job.kind.name, job.private, len(job.names), job.rounds) == ("ratings", False, 24, 6)
+    assert job.names == [f"u{u}" for u in sorted(range(24), key=str)]
+    fit(config_of(home, "stream"), tmp_path / "stream", announce=told.append)
+    assert told[-1].rounds is None
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "text"),
+    [
+        ("real", {"rank": 13}, r"rank: expected at most 12 \(the smaller of 73 rows and 12 features\), found 13"),
+        ("private", {"rank": 13}, r"rank: expected at most 12 \(12 features\), found 13"),
+        ("real", {"image": "5x5"}, "image: expected 12 pixels"),
+        ("boolean", {"method": "hals", "boolean": False}, "expected one file"),
+        ("union", {"method": "fedavg"}, "needs the same features at every client"),
+        ("secure", {"participation": 0.5}, "secure summation needs at least 3 clients. Found 2"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_and_leaves_no_folder(
+    home: Path, name: str, more: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CofactorError, match=text):
+        fit(config_of(home, name, **more), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_of_another_kind_name_the_client(home: Path, tmp_path: Path) -> None:
+    files = [str(home / name) for name in ("a-bits.npz", "b.csv")]
+    with pytest.raises(CofactorError, match="client 1"):
+        fit(Config(files, 2, boolean=True, features="position"), tmp_path / "run")
+    X = np.load(home / "a-points.npy")
+    np.save(tmp_path / "hole.npy", np.where(X == X.max(), np.nan, X))
+    with pytest.raises(CofactorError, match=r"client 1: .*NaN"):
+        fit(Config([str(home / "a-points.npy"), str(tmp_path / "hole.npy")], 2, method="k-means"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

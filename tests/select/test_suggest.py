@@ -1,0 +1,80 @@
+"""Which rank is suggested, and why: planted ranks, noise, and the rule on made-up curves."""
+
+import numpy as np
+import pytest
+
+from cofactor.data import datasets, partition, synthetic
+from cofactor.select import select_rank
+from cofactor.select.suggest import Curves, choose, paired_error
+
+
+@pytest.mark.parametrize("patterns", [None, 3])
+def test_planted_rank_is_found(patterns):
+    found = []
+    for seed in (0, 1):
+        Xs = synthetic.blocks(5, 60, features=40, rank=6, patterns=patterns, seed=seed).Xs
+        found.append(select_rank(Xs, range(4, 9), seeds=2, restarts=3, seed=seed).suggestion)
+    assert found == [6, 6]
+
+
+def test_digits_have_more_than_a_handful():
+    data = datasets.digits()
+    Xs = partition.split(data.X[:800], partition.iid(800, 3))
+    scan = select_rank(Xs, [2, 5, 10, 14, 18, 30], seeds=2, restarts=2)
+    assert scan.suggestion in (10, 14, 18)
+    assert scan.heldout[-1] > scan.heldout.min() + 3 * scan.gap_error[-1]
+    assert (np.diff(scan.training) < 0).all()
+
+
+@pytest.mark.parametrize("kind", ["uniform", "exponential", "constant"])
+def test_noise_and_constants_have_nothing_stable(rng, kind):
+    make = {"uniform": rng.random, "exponential": lambda s: rng.exponential(size=s), "constant": np.ones}[kind]
+    scan = select_rank([make((50, 30)) for _ in range(3)], [2, 3, 5, 8], seeds=2, restarts=2)
+    assert scan.suggestion == 2
+    assert "Nothing beyond one component is stable" in scan.reason
+
+
+def curves(heldout, stability, gap=0.01):
+    K = len(heldout)
+    same = np.full(K, gap)
+    return Curves(np.arange(2, 2 + K), np.array(heldout), same, same, same, np.array(stability), same * np.nan, same)
+
+
+@pytest.mark.parametrize(
+    ("heldout", "stability", "rank", "words"),
+    [
+        ([0.5, 0.2, 0.205, 0.3], [1, 1, 1, 1], 3, "Rank 3 has the lowest"),
+        ([0.5, 0.205, 0.2, 0.3], [1, 1, 1, 1], 3, "within one standard error"),
+        ([0.5, 0.205, 0.2, 0.3], [1, 0.5, 1, 1], 4, "Rank 4 has the lowest"),
+        ([0.5, 0.3, 0.2, 0.3], [1, 0.95, 0.5, 1], 3, "do not return"),
+        ([0.5, 0.205, 0.2, 0.3], [0.3, 0.5, 0.5, 0.6], 3, "No rank is stable"),
+        ([0.5, 0.4, 0.3, 0.2], [1, 1, 1, 1], 5, "try larger ranks"),
+        ([0.9, 0.895, 0.9, 0.95], [1, 1, 1, 1], 2, "Nothing beyond one component"),
+        ([0.5, 0.2, 0.3, 0.3], [np.nan] * 4, 3, "lowest held-out error (0.2)."),
+    ],
+)
+def test_the_rule(heldout, stability, rank, words):
+    suggestion, reason = choose(curves(heldout, stability), 0.9)
+    assert suggestion == rank
+    assert words in reason
+
+
+def test_standard_error_is_paired(rng):
+    """Clients that differ a lot do not blur a difference that is the same everywhere."""
+    level = rng.uniform(1, 100, (6, 1, 1, 4))
+    errors = level * np.array([0.5, 0.4])[None, :, None, None] * np.ones((6, 2, 3, 4))
+    squares = level[:, 0, 0]
+    np.testing.assert_allclose(paired_error(errors, squares, reference=1), 0, atol=1e-12)
+    noisy = errors + rng.normal(0, 0.1, errors.shape)
+    assert paired_error(noisy, squares, reference=1)[0] > 0
+
+
+def test_standard_error_has_the_size_of_the_spread(rng):
+    """Over many draws of equal units, the estimate is the real spread of the difference."""
+    found, real = [], []
+    for _ in range(300):
+        errors = np.ones((5, 2, 1, 4))
+        errors[:, 1] += rng.normal(0, 0.2, (5, 1, 4))
+        found.append(paired_error(errors, np.ones((5, 4)), reference=0)[1])
+        real.append(errors[:, 1].mean())
+    assert np.mean(found) == pytest.approx(np.std(real), rel=0.15)
