@@ -37,10 +37,24 @@ class Judged(Protocol):
         """The method's own objective."""
         ...
 
+    @property
+    def moved(self) -> float:
+        """How far the factor has come since the round before; NaN where nobody looked."""
+        ...
+
+
+SETTLED = 0.02
+"""A component that has come this far (of its norm) in the last rounds is still on its way, however flat the loss."""
+
 
 @dataclass(frozen=True)
 class Stop:
-    """End a run when the best loss fell by less than ``tol`` of itself over ``patience`` rounds; 0 never stops."""
+    """End a run when it is done; ``tol`` 0 never stops.
+
+    By its loss: the best one fell by less than ``tol`` of itself over ``patience`` rounds, and no component of the
+    factor has come further than ``SETTLED`` in them; or next to nothing is left of the first loss (``tol^2`` of it). By
+    its factor: no component has come further than ``tol`` in any of them.
+    """
 
     tol: float = 0.0
     patience: int = 3
@@ -50,13 +64,18 @@ class Stop:
             raise CofactorError(f"tol must be a number >= 0. Found {self.tol!r}.")
         check_whole("patience", self.patience, 1)
 
-    def __call__(self, history: Sequence[Judged]) -> bool:
+    def __call__(self, history: Sequence[Judged], judged: str = "loss") -> bool:
         """Say whether the run is over."""
-        losses = [r.loss for r in history]
-        if self.tol <= 0 or len(losses) <= self.patience:
+        if self.tol <= 0 or len(history) <= self.patience:
             return False
+        steps = [line.moved for line in history[-self.patience :] if not math.isnan(line.moved)]
+        if judged == "factor":
+            return bool(steps) and max(steps) <= self.tol
+        losses = [line.loss for line in history]
         before, now = min(losses[: -self.patience]), min(losses)
-        return bool(before - now <= self.tol * abs(before))
+        if now <= self.tol**2 * abs(losses[0]):
+            return True
+        return bool(before - now <= self.tol * abs(before)) and sum(steps) <= SETTLED
 
 
 @dataclass(frozen=True)
@@ -100,10 +119,10 @@ class Stream:
 class Plan:
     """How a run goes.
 
-    ``rounds`` is the most rounds (None: the method's own number, or 50). ``stop`` ends them sooner: a rule, or the
-    tolerance of :class:`Stop`. ``participation`` is the share of clients
-    drawn for each round, or :class:`ByShare`. ``privacy`` is what all releases together may cost; ``secure`` adds
-    messages up under masks. ``rows`` is the number of rows of all clients, where it is public: a private run checks its
+    ``rounds`` is the most rounds (None: the method's own number, or 50 for each client on average). ``stop`` ends them
+    sooner: a rule, or the tolerance of :class:`Stop`. ``participation`` is the share of clients drawn for each round,
+    or :class:`ByShare`. ``privacy`` is what all releases together may cost; ``secure`` adds messages up under masks.
+    ``rows`` is the number of rows of all clients, where it is public: a private run checks its
     delta against it, and counts nothing by itself. ``stream`` makes clients answer one by one instead of in rounds.
     """
 
@@ -158,7 +177,13 @@ class Plan:
     def limit(self, method: Method) -> int:
         """Return the most rounds that a method runs under this plan."""
         own = method.rounds
-        return (self.rounds or ROUNDS) if own is None else min(own, self.rounds or own)
+        return (self.rounds or self._usual) if own is None else min(own, self.rounds or own)
+
+    @property
+    def _usual(self) -> int:
+        """So many rounds that every client takes part in ``ROUNDS`` of them on average."""
+        share = self.participation
+        return ROUNDS if isinstance(share, ByShare) else math.ceil(ROUNDS / share)
 
     def form(self, method: Method) -> tuple[Method, int]:
         """Return the form of a method that this plan needs and its rounds, or refuse one that it contradicts."""

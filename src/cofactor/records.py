@@ -75,6 +75,7 @@ class Line:
     drift: float | None = None
     epsilon: float | None = None
     stage: int = 0
+    moved: float | None = None
 
 
 @dataclass(frozen=True)

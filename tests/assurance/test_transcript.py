@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.helpers.private import built, messages_of
+from tests.helpers.transcript import faults
 
 from cofactor import run
-from tests.helpers.transcript import faults
 from cofactor.methods import catalog
 from cofactor.privacy.allowance import Privacy
 

@@ -75,8 +75,8 @@ def test_sketching_all_rows_or_all_features_changes_nothing(planted):
 
 def test_exchange_in_every_round_is_syn_sd_with_one_sweep(planted):
     """Without a sketch, and the whole factor each time, the two classes are one method."""
-    a = run(catalog.make("syn-ssd-u", 5, sweeps=1, size=1.0), planted, rounds=6)
-    b = run(catalog.make("syn-sd", 5, sweeps=1), planted, rounds=6)
+    a = run(catalog.make("syn-ssd-u", 5, sweeps=1, size=1.0, weight=0.1), planted, rounds=6)
+    b = run(catalog.make("syn-sd", 5, sweeps=1, weight=0.1), planted, rounds=6)
     np.testing.assert_allclose(a.factor, b.factor, atol=1e-12)
     np.testing.assert_allclose([r.loss for r in a.history], [r.loss for r in b.history], rtol=1e-12)
 

@@ -14,7 +14,9 @@ class Round(NamedTuple):
 
     Methods that average factors report the clients' losses with their own factors; ``drift`` is how far these
     were apart. Errors of the final factor come from the refitted codes instead. ``epsilon`` is what all releases up to
-    this round cost together; NaN for a method without noise. Losses compare within a ``stage``, not across.
+    this round cost together; NaN for a method without noise. Losses compare within a ``stage``, not across. ``moved``
+    is how far the component of the factor that moved most has come since the round before, over the size of the
+    largest.
     """
 
     round: int
@@ -26,6 +28,7 @@ class Round(NamedTuple):
     participants: int
     epsilon: float = math.nan
     stage: int = 0
+    moved: float = math.nan
 
 
 def stage_of(traits: Traits, t: int) -> int:

@@ -16,8 +16,9 @@ from cofactor.engines.contract import Answer, Arrival, Callback, Engine, Session
 from cofactor.engines.history import Round, stage_of
 from cofactor.engines.host import address
 from cofactor.engines.inline import Inline
+from cofactor.engines.over import Over, moved
 from cofactor.method import SERVER, Method
-from cofactor.plan import ByShare, Plan, Stop, Stream
+from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.accountant import Cost, Ledger
 from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared
 
@@ -92,14 +93,21 @@ def run(
         if begun:
             begun(len(history))
         ledger = paying.open_ledger(method, plan, len(history), session.n_clients)
-        over = _Over(method.rounds, len(method.traits.stages) - 1, plan.rule)
+        over = Over(method, plan, session.n_clients)
+        for line in history:
+            over.heard(line.round, draw(session.n_clients, line.round)[0])
+        factor = method.factor(shared) if method.rounds is None else shared.factor
         for t in range(len(history), limit):
             if over(history):
                 break
             drawn = draw(session.n_clients, t)
             costs = paying.costs_of(method, t)
             ledger = ledger.charge(*costs.values()) if ledger is not None and costs is not None else None
-            shared, line = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
+            shared, line, who = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
+            over.heard(t, who)
+            if method.rounds is None:
+                before, factor = factor, method.factor(shared)
+                line = line._replace(moved=moved(before, factor))
             history.append(line if ledger is None else line._replace(epsilon=ledger.spend().epsilon))
             if checkpoint and checkpoint.due(t):
                 session.save(checkpoint, shared, history)
@@ -170,21 +178,6 @@ def _begin(
     return method.start(session.n_features, address(seed, SERVER, -1), start), []
 
 
-@dataclass(frozen=True)
-class _Over:
-    """Whether a run is over: by the losses of its last stage; a method with a plan of its own runs all of it."""
-
-    rounds: int | None
-    last: int
-    stop: Stop
-
-    def __call__(self, history: list[Round], *, ended: bool = False) -> bool:
-        """Say so; once it has ``ended``, whether that was where it should."""
-        if self.rounds is not None:
-            return ended
-        return self.stop([line for line in history if line.stage == self.last])
-
-
 def _streamed(
     session: Session,
     plan: Plan,
@@ -244,7 +237,7 @@ def _drawing(plan: Plan, Xs: Sequence[Data]) -> Callable[[int, int], Drawn]:
 
 def _round(
     session: Session, shared: Shared, t: int, *, drawn: Drawn, watch: Watch | None, costs: dict[str, Cost] | None
-) -> tuple[Shared, Round]:
+) -> tuple[Shared, Round, Array]:
     begin, (participants, counts) = time.perf_counter(), drawn
     answers = session.round(shared.broadcast(), t, participants)
     if not answers:
@@ -265,7 +258,7 @@ def _round(
         sum(len(r.clients) for r in answers),
         stage=stage_of(session.method.traits, t),
     )
-    return new, line
+    return new, line, np.concatenate([r.clients for r in answers])
 
 
 def _counted(answer: Answer, participants: Array, counts: Array | None) -> Message:

@@ -100,7 +100,7 @@ class FederatedNMF(Federated):
 
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.reconstruction_err_ = score.error
-        if self.tol > 0 and not outcome.converged and not outcome.arrivals:
+        if self.tol > 0 and not outcome.converged and self._made.traits.judged == "loss" and not outcome.arrivals:
             warnings.warn(
                 f"{self.n_rounds_} rounds were not enough to reach tol={self.tol}; raise `rounds` or `tol`.",
                 ConvergenceWarning,

@@ -188,7 +188,8 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     """Run the job, and write what came out; the evaluation comes last, and says that the run is over."""
     inputs, config, engine = job.inputs, job.config, job.place.engine
     apart = job.private or job.plan.secure  # what one client finds alone is not to be seen
-    compares = job.kind.compares and not apart and is_small(inputs.data, job.place)
+    alike = job.kind.compares and inputs.known is None
+    compares = alike and not apart and is_small(inputs.data, job.place)
     journal = Journal(job, folder, callbacks, compares)
     if job.plan.stream is not None:
         journal.begin(0)  # a stream has no checkpoint: it begins anew

@@ -37,8 +37,9 @@ class Averaged:
     only). ``common_start=False`` starts every client at its own random factor, as the papers print it.
     ``count_sweeps`` gives the update the number of sweeps so far in the place of the round.
     ``rounds`` is the length of a schedule over rounds (None: it has none).
-    ``sketch`` shrinks the rows in the half-problem of H to d random ones, drawn anew for every update and known to the
-    client alone; the loss is then that of the sketched rows. ``codes_first=False`` updates H before W in every sweep.
+    ``codes_update`` is for the codes where they are not improved like the factor. ``sketch`` shrinks the rows in the
+    half-problem of H to d random ones, drawn anew for every update and known to the client alone; the loss is then that
+    of the sketched rows. ``codes_first=False`` updates H before W in every sweep.
     """
 
     rank: int
@@ -55,12 +56,13 @@ class Averaged:
     sketch: Sketch | None = None
     codes_first: bool = True
     rounds: int | None = None
+    codes_update: Update | None = None
 
     @cached_property
     def traits(self) -> Traits:
         """As the aggregator says; the factor a client learns is not a sum over its rows."""
         merge = self.aggregator
-        return Traits(self.space.kind, additive=merge.additive, streams=merge.streams)
+        return Traits(self.space.kind, additive=merge.additive, streams=merge.streams, judged="factor")
 
     def partial(self) -> Self:
         """Absent clients are simply not in the mean."""
@@ -115,14 +117,18 @@ class Averaged:
         for s in range(self.sweeps):
             time = t * self.sweeps + s if self.count_sweeps else t
             if self.codes_first:
-                W, W_old = self.update(W, for_codes(X, F.T), time, W_old), W
+                W, W_old = self.improve_codes(W, for_codes(X, F.T), time, W_old), W
             rows, stats = self.factor_stats(X, W, rng)
             F, F_old = self.update(F, self._anchored(stats, Hb), time, F_old), F
             if align is not None and (s + 1) % ALIGN_EVERY == 0:
                 F = np.ascontiguousarray(pull(F.T, Hb, align(F.T, Hb), self.gamma).T)
             if not self.codes_first:
-                W, W_old = self.update(W, for_codes(X, F.T), time, W_old), W
+                W, W_old = self.improve_codes(W, for_codes(X, F.T), time, W_old), W
         return W, F.T, 0.5 * arrays.square(rows) + gain(stats, F)
+
+    def improve_codes(self, W: Array, stats: Stats, t: int, previous: Array | None = None) -> Array:
+        """Return better codes."""
+        return (self.codes_update or self.update)(W, stats, t, previous)
 
     def factor_stats(self, X: Data, W: Array, rng: np.random.Generator) -> tuple[Data, Stats]:
         """Return the rows that the half-problem of H sees, X or ``S^T X`` (d x m), and its statistics."""

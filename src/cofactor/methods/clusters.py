@@ -42,7 +42,8 @@ class Clusters:
     @cached_property
     def traits(self) -> Traits:
         """Sums and counts add up over rows; the seeds of round 0 are a client's own."""
-        return Traits("clusters", rowwise=1, running=self.changes, stages=(0, 1))
+        judged = "factor" if self.changes else "loss"  # who is absent is not in the loss
+        return Traits("clusters", rowwise=1, running=self.changes, judged=judged, stages=(0, 1))
 
     def partial(self) -> Self:
         """Send changes."""

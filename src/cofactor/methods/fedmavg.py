@@ -80,7 +80,7 @@ class FedMAvg:
     components: RowSet = field(default_factory=NonNegativeRows)
 
     rounds = None
-    traits = Traits(additive=True)
+    traits = Traits(additive=True, judged="factor")
 
     def partial(self) -> Self:
         """Absent clients are simply not in the mean."""

@@ -47,7 +47,8 @@ class Masked:
     def traits(self) -> Traits:
         """All that is sent adds up over rows; one round for the mean where there are biases."""
         stages = (0, 1) if self.layout.biases else (0,)
-        return Traits("ratings", additive=True, rowwise=0, running=self.items.running, stages=stages)
+        judged, running = self.items.judged, self.items.running
+        return Traits("ratings", additive=True, rowwise=0, running=running, judged=judged, stages=stages)
 
     @property
     def _first(self) -> int:

@@ -17,14 +17,19 @@ from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns
 from cofactor.local.sketch import Drawn, Sketch, Subsampling, right, sketched_stats
 from cofactor.local.stats import for_codes, gain, normalize
-from cofactor.local.updates import ProximalCD
+from cofactor.local.updates import HALS, ProximalCD
 from cofactor.method import SERVER, Traits, total
 from cofactor.method import rng as address
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.refusals import SKETCH
-from cofactor.methods.sketched import WEIGHT, Ramp
+from cofactor.methods.sketched import WEIGHT as SKETCHED
+from cofactor.methods.sketched import Ramp
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, DataError, Local, Message, Shared, Stats
+
+WEIGHT = 0.1
+"""Of the proximal term, on the shared or sketched half only: with 0.02 on both halves sorted clients end at 1.13 / 1.02
+/ 1.25 times the pooled error (faces / cells / genes), with this at 1.05 / 1.006 / 1.015."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Exchanged:
     every: int = 5
 
     rounds = None
-    traits = Traits(additive=True, complete=True)
+    traits = Traits(additive=True, complete=True, judged="factor")
 
     @property
     def rank(self) -> int:
@@ -113,7 +118,9 @@ class Exchanged:
         cycle = (t - 1) // self.every
         current = local.memory["cycle"] == cycle
         H = local.memory["factor"] if current else shared.factor.astype(data.dtype, copy=False)
-        W = self.inner.update(local.codes, self._code_stats(data, H, shared, t), t)
+        stats, seen_whole = self._code_stats(data, H, shared, t)
+        improve = self.inner.improve_codes if seen_whole else self.inner.update
+        W = improve(local.codes, stats, t)
         rows, stats = self.inner.factor_stats(data, W, rng)
         F = self.inner.update(np.ascontiguousarray(H.T), stats, t)
         loss = 0.5 * arrays.square(rows) + gain(stats, F)
@@ -122,13 +129,13 @@ class Exchanged:
         message.arrays["loss"] = np.float64(loss)
         return Local(W, {"factor": H, "cycle": np.int64(cycle)}), message
 
-    def _code_stats(self, X: Data, H: Array, shared: Shared, t: int) -> Stats:
-        """Statistics of the codes, seen through the sketch of the round before."""
+    def _code_stats(self, X: Data, H: Array, shared: Shared, t: int) -> tuple[Stats, bool]:
+        """Statistics of the codes, seen through the sketch of the round before, or whole where it is none."""
         S = self._draw(X.shape[1], int(shared.extra["seed"]), t - 1)
         mean = shared.extra["sketched"].astype(X.dtype, copy=False)
         if S is None:
-            return for_codes(X, mean if mean.size else H)
-        return sketched_stats(right(S, X), mean if mean.size else right(S, H))
+            return for_codes(X, mean if mean.size else H), True
+        return sketched_stats(right(S, X), mean if mean.size else right(S, H)), S.d >= X.shape[1]
 
     def _message(self, W: Array, H: Array, seed: int, t: int) -> Message:
         if t % self.every == 0:
@@ -164,7 +171,8 @@ def _averaged(rank: int, sweeps: int, weight: float, **options: Any) -> Averaged
         raise CofactorError(f"sweeps must be at least 1. Found {sweeps}.")
     if not weight >= 0:
         raise CofactorError(f"weight must be at least 0. Found {weight}.")
-    return Averaged(rank, ProximalCD(Ramp(weight, weight)), sweeps=sweeps, count_sweeps=True, **options)
+    update = ProximalCD(Ramp(weight, weight))
+    return Averaged(rank, update, sweeps=sweeps, count_sweeps=True, codes_update=HALS(), **options)
 
 
 def syn_sd(rank: int, *, sweeps: int = 5, weight: float = WEIGHT, printed_order: bool = False) -> Averaged:
@@ -182,13 +190,13 @@ def syn_ssd_v(
     return _averaged(rank, sweeps, weight, sketch=Subsampling(size), codes_first=not printed_order)
 
 
-def syn_ssd_u(rank: int, *, sweeps: int = 5, weight: float = WEIGHT, size: float = 0.1) -> Exchanged:
+def syn_ssd_u(rank: int, *, sweeps: int = 5, weight: float = SKETCHED, size: float = 0.1) -> Exchanged:
     """Syn-SSD-U: the sketched factor is averaged at every sweep, the factor after some (Alg. 5)."""
     inner = _averaged(rank, sweeps, weight)
     return Exchanged(replace(inner, sweeps=1), Subsampling(size), sweeps)
 
 
-def syn_ssd_uv(rank: int, *, sweeps: int = 5, weight: float = WEIGHT, size: float = 0.1) -> Exchanged:
+def syn_ssd_uv(rank: int, *, sweeps: int = 5, weight: float = SKETCHED, size: float = 0.1) -> Exchanged:
     """Syn-SSD-UV: sketched on both sides, the factor with a common S, the rows with a private one (Alg. 5)."""
     inner = _averaged(rank, sweeps, weight, sketch=Subsampling(size))
     return Exchanged(replace(inner, sweeps=1), Subsampling(size), sweeps)

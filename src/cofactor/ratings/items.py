@@ -23,6 +23,11 @@ class Items(Protocol):
         """Whether the server keeps running sums of what clients sent."""
         ...
 
+    @property
+    def judged(self) -> str:
+        """What says that the items are found: the "loss" of all clients, or how far the "factor" moves."""
+        ...
+
     def partial(self) -> Items:
         """Return the form for rounds with absent clients."""
         ...
@@ -54,6 +59,7 @@ class Solved:
     """
 
     changes: bool = False
+    judged = "loss"
 
     @property
     def running(self) -> bool:
@@ -111,6 +117,7 @@ class Pulled:
     factor_steps: Any
     gamma: float = 2.0
     running = False
+    judged = "factor"
 
     def partial(self) -> Self:
         """Absent clients are simply not in the mean."""

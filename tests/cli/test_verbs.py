@@ -1,0 +1,106 @@
+"""What comes after a fit: new rows, errors, passports, ranks, and what is said where there is no answer."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import nnls
+from tests.helpers.command import cofactor
+
+from cofactor import FederatedNMF
+from cofactor.data import synthetic
+
+
+def test_transform_gives_the_codes_of_new_rows(hospitals, tmp_path):
+    folder, Xs = hospitals
+    cofactor("fit", folder / "ann.csv", folder / "bob.parquet", "-k", 4, "-q", cwd=tmp_path)
+    cofactor("transform", "run", folder / "cyd.tsv", "--out", "codes.npy", cwd=tmp_path)
+    model = FederatedNMF(4, random_state=0).fit(Xs[:2])
+    np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), model.transform(Xs[2]), atol=1e-9)
+
+
+def test_transform_takes_rows_that_lack_features(hospitals, tmp_path):
+    folder, Xs = hospitals
+    cofactor("fit", folder / "ann.csv", folder / "bob.parquet", "-k", 4, "-q", cwd=tmp_path)
+    names = [f"gene{i}" for i in range(24)]
+    pd.DataFrame(Xs[2][:, 4:], columns=names[4:]).to_csv(tmp_path / "less.csv", index=False)
+    cofactor("transform", "run", "less.csv", "-q", cwd=tmp_path)
+    H = np.load(tmp_path / "run" / "factor.npz")["factor"]
+    expected = [nnls(H[:, 4:].T, x)[0] for x in Xs[2][:, 4:]]
+    np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), expected, atol=1e-4)
+    pd.DataFrame(Xs[2], columns=[*names[:-1], "tp53"]).to_csv(tmp_path / "other.csv", index=False)
+    assert "found also tp53" in cofactor("transform", "run", "other.csv", cwd=tmp_path, check=2).stderr
+
+
+def test_the_verbs_that_only_show_something(hospitals, tmp_path):
+    folder, _ = hospitals
+    cofactor("fit", folder / "ann.csv", "-k", 3, "-q", cwd=tmp_path)
+    assert "ann" in cofactor("evaluate", "run", cwd=tmp_path).stdout
+    assert json.loads(cofactor("methods", "--json", cwd=tmp_path).stdout)[0]["name"] == "exact"
+    assert json.loads(cofactor("doctor", "--json", cwd=tmp_path).stdout)["small run"] == "ok"
+    assert cofactor("report", "run", "--out", "page.html", cwd=tmp_path).stdout.strip() == "page.html"
+    for verb in ("fit", "resume", "transform", "evaluate", "rank", "passports", "report", "methods", "doctor", "demo"):
+        assert "Example: cofactor" in cofactor(verb, "--help", cwd=tmp_path).stdout
+
+
+def test_rank_and_passports_are_printed_kept_and_shown_in_the_report(hospitals, tmp_path):
+    folder, _Xs = hospitals
+    files = [folder / f for f in ("ann.csv", "bob.parquet", "cyd.tsv")]
+    words = ("-k", "2:6", "--seeds", 2, "--out", "run", "--json")
+    scan = json.loads(cofactor("rank", *files, *words, cwd=tmp_path).stdout)
+    assert scan["ranks"] == [2, 3, 4, 5, 6]
+    assert scan["suggestion"] == 4
+    assert (tmp_path / "run" / "rank.png").stat().st_size > 10_000
+    cofactor("fit", *files, "-k", 4, "-q", "--out", "run", cwd=tmp_path)
+    shown = json.loads(cofactor("passports", "run", "--json", cwd=tmp_path).stdout)
+    assert [p["clients_found"] for p in shown] == [3] * 4
+    assert sum(p["share"] for p in shown) == pytest.approx(1)
+    assert shown[0]["top_features"][0][0].startswith("gene")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert scan["reason"][:30] in page
+    assert "Suggested" in cofactor("rank", *files, "-k", "3,4", "--seeds", 2, cwd=tmp_path).stdout
+
+
+def test_a_pooled_bound_is_added_on_request(hospitals, tmp_path):
+    folder, _ = hospitals
+    cofactor("fit", folder / "ann.csv", folder / "bob.parquet", "-k", 4, "-q", cwd=tmp_path)
+    before = json.loads(cofactor("evaluate", "run", "--json", cwd=tmp_path).stdout)
+    assert before["clients"][0]["pooled_error"] is None
+    after = json.loads(cofactor("evaluate", "run", "--pooled", "--json", cwd=tmp_path).stdout)
+    assert after["pooled_error"] == pytest.approx(after["error"], rel=0.02)
+    assert after["clients"][1]["pooled_error"] > 0
+
+
+def test_verbs_on_runs_that_have_no_answer_say_why(hospitals, tmp_path):
+    folder, Xs = hospitals
+    np.save(tmp_path / "bits.npy", synthetic.tiles(60, 12, 2, noise=0.0, seed=0).X)
+    cofactor("fit", "bits.npy", "-k", 2, "--boolean", "-q", "--out", "bits", cwd=tmp_path)
+    asked = {
+        ("passports", "bits"): "bits: has no passports: they compare components with those of clients alone",
+        ("evaluate", "bits", "--pooled"): "a pooled bound is there for real data",
+        ("report", "bits", "--out", "bits/manifest.json/x"): "expected to write",
+        ("transform", "bits", folder / "ann.csv"): "ann.csv",
+    }
+    pd.DataFrame(Xs[0][:, 1:], columns=[f"gene{i}" for i in range(1, 24)]).to_csv(tmp_path / "less.csv", index=False)
+    asked["rank", folder / "ann.csv", "less.csv", "--features", "union"] = "a rank scan needs the same features"
+    asked["rank", folder / "ann.csv", "less.csv"] = "gene0"
+    for words, text in asked.items():
+        error = cofactor(*words, cwd=tmp_path, check=2).stderr
+        assert text in error
+        assert error.count("\n") == 1
+    (tmp_path / "bits" / "evaluation.json").unlink()
+    for verb in ("passports", "evaluate"):
+        assert "`cofactor resume bits` ends it" in cofactor(verb, "bits", cwd=tmp_path, check=2).stderr
+
+
+def test_a_run_on_common_features_transforms_its_own_inputs(hospitals, tmp_path):
+    folder, Xs = hospitals
+    pd.DataFrame(Xs[1][:, 4:], columns=[f"gene{i}" for i in range(4, 24)]).to_csv(tmp_path / "less.csv", index=False)
+    for how in ("intersection", "union"):
+        files = (folder / "ann.csv", "less.csv")
+        cofactor("fit", *files, "-k", 3, "--features", how, "--out", how, "-q", cwd=tmp_path)
+        for file, name in zip(files, ("ann", "less")):
+            cofactor("transform", how, file, "-q", cwd=tmp_path)
+            own = np.load(tmp_path / how / "clients" / name / "codes.npy")
+            np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), own, atol=1e-5)
