@@ -94,7 +94,7 @@ def test_other_values_name_the_first_cell_and_binarize(form, value):
 
 def test_a_cell_stored_twice_is_two():
     X = sparse.csr_array((np.ones(2), np.array([1, 1]), np.array([0, 2])), shape=(1, 3))
-    with pytest.raises(DataError, match=r"Found 2.0 in row 0, column 1"):
+    with pytest.raises(DataError, match=r"Found 2 in row 0, column 1"):
         bits.check_boolean(X)
 
 

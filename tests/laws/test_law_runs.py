@@ -223,7 +223,7 @@ def test_the_unit_of_the_data_does_not_change_the_factor(name, power):
 @pytest.mark.parametrize("name", catalog.names("boolean"))
 def test_bits_have_no_unit(name):
     _, method, Xs = case(name)
-    with pytest.raises(DataError, match=r"Found 2.0 in row 0, column \d+ at client 0"):
+    with pytest.raises(DataError, match=r"Found 2 in row 0, column \d+ at client 0"):
         run(method, [2 * X for X in Xs], rounds=ROUNDS)
 
 

@@ -79,7 +79,7 @@ def check_boolean(X: Data, client: str | int | None = None) -> None:
         return
     i, j, value = _first_bad(X)
     raise DataError(
-        f"Boolean data must be 0 or 1. Found {value} in row {i}, column {j}{where}; "
+        f"Boolean data must be 0 or 1. Found {value:g} in row {i}, column {j}{where}; "
         "cofactor.data.binarize turns other values into bits."
     )
 

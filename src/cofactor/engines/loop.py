@@ -108,7 +108,7 @@ def run(
             if method.rounds is None:
                 before, factor = factor, method.factor(shared)
                 line = line._replace(moved=moved(before, factor))
-            history.append(line if ledger is None else line._replace(epsilon=ledger.spend().epsilon))
+            history.append(line if ledger is None else line._replace(epsilon=ledger.spent))
             if checkpoint and checkpoint.due(t):
                 session.save(checkpoint, shared, history)
             if any([callback(history[-1], shared) for callback in callbacks]):

@@ -25,7 +25,8 @@ class Over:
     def __init__(self, method: Method, plan: Plan, clients: int) -> None:
         self.rounds, self.traits = method.rounds, method.traits
         share = 1.0 if isinstance(plan.participation, ByShare) else float(plan.participation)
-        self.rule = replace(plan.rule, patience=math.ceil(plan.rule.patience / share))
+        patience = math.ceil(plan.rule.patience / share)
+        self.rule = plan.rule if share == 1 else replace(plan.rule, patience=patience)
         self.silent = np.ones(clients, bool)
         self.first = 0 if not self.traits.running else math.inf
 

@@ -70,9 +70,9 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     privacy: Privacy | None = None
     secure: bool = False
 
-    def _check(self, X: Any, client: Any) -> Data:
-        """Return one client's data, checked and converted."""
-        return clients.check_one(X, client, kind=self._kind)
+    def _convert(self, X: Any, client: Any) -> Data:
+        """Return one client's data as a matrix; its values are checked by its kind."""
+        return clients.matrix(X, client)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the named method."""
@@ -118,7 +118,11 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         names = None if elsewhere else clients.feature_names(X)
         if not elsewhere and not clients.is_many(X):
             X = validate_data(self, X, dtype=self._dtype, **SHAPE_ONLY)
-        held = clients.left_there(X, groups) if elsewhere else clients.split(X, groups, check=self._check)
+        held = (
+            clients.left_there(X, groups)
+            if elsewhere
+            else clients.split(X, groups, kind=self._kind, convert=self._convert)
+        )
         facts = clients.facts(held.data, plan)
         rank, chosen = self._rank(facts), self.method
         if chosen == AUTO:
@@ -166,10 +170,9 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _new_data(self, X: Any) -> list[Data]:
         """Check rows that were not fitted: one matrix or a list of clients."""
         check_is_fitted(self)
-        return [
-            self._check(validate_data(self, x, reset=False, dtype=self._dtype, **SHAPE_ONLY), client=j)
-            for j, x in enumerate(X if clients.is_many(X) else [X])
-        ]
+        new = enumerate(X if clients.is_many(X) else [X])
+        read = [(validate_data(self, x, reset=False, dtype=self._dtype, **SHAPE_ONLY), j) for j, x in new]
+        return [self._kind.check(self._convert(x, j), j) for x, j in read]
 
     def _score(self, X: Any) -> Score:
         """Return the errors of new rows, codes refitted."""

@@ -103,7 +103,7 @@ class FederatedBMF(Federated):
     _dtype = "numeric"
     _kind = ZERO_ONE
 
-    def _check(self, X: Any, client: Any) -> Data:
+    def _convert(self, X: Any, client: Any) -> Data:
         return to_bits(X, client=client, threshold=self.threshold)
 
     def _fit(self, X: Any, groups: Any) -> clients.Clients:

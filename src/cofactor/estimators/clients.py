@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from cofactor.kinds import Checked, alike
+from cofactor import kinds
+from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
-from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local import arrays
 from cofactor.method import Method
 from cofactor.methods.blocks import blocks
@@ -51,23 +51,20 @@ def left_there(X: Any, groups: Any = None) -> Clients:
     return Clients(data, list(range(len(data))), None)
 
 
-def split(X: Any, groups: Any = None, *, check: Check | None = None) -> Clients:
+def split(X: Any, groups: Any, *, kind: Kind, convert: Convert) -> Clients:
     """Return the clients: the items of a list, the groups of a matrix, or one client; each checked."""
-    check = check or check_one
-    if is_many(X):
-        if groups is not None:
-            raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
-        data = [check(x, client=j) for j, x in enumerate(X)]
-        return Clients(alike(data) if len(data) > 1 else Checked(data), list(range(len(X))), None)
-    data = check(X, client=0)
-    if groups is None:
-        return Clients(Checked([data]), [0], None)
-    labels = np.asarray(groups)
-    if labels.shape != (data.shape[0],):
-        raise CofactorError(f"groups: expected one label per row ({data.shape[0]}), found shape {labels.shape}.")
+    many = is_many(X)
+    if many and groups is not None:
+        raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
+    data = kinds.check(kind, [convert(x, j) for j, x in enumerate(X if many else [X])])
+    if many or groups is None:
+        return Clients(data, list(range(len(data))), None)
+    whole, labels = data[0], np.asarray(groups)
+    if labels.shape != (whole.shape[0],):
+        raise CofactorError(f"groups: expected one label per row ({whole.shape[0]}), found shape {labels.shape}.")
     names, owner = np.unique(labels, return_inverse=True)
     rows = [np.flatnonzero(owner == j) for j in range(len(names))]
-    return Clients(Checked(arrays.rows(data, r) for r in rows), names.tolist(), rows)
+    return Clients(Checked(arrays.rows(whole, r) for r in rows), names.tolist(), rows)
 
 
 def facts(data: list[Data], plan: Plan) -> Facts:
@@ -112,21 +109,16 @@ def in_order(parts: list[Array], rows: list[Array] | None) -> Array:
     return out
 
 
-class Check(Protocol):
-    """Check one client's data."""
-
-    def __call__(self, X: Any, client: Any) -> Data:
-        """Return the data as the methods take them, or raise DataError with the client's name."""
-        ...
+Convert = Callable[[Any, Any], Data]
+"""(what a user holds, name of the client) -> a matrix."""
 
 
-def check_one(X: Any, client: Any = 0, *, kind: Kind = NON_NEGATIVE) -> Data:
-    """Check one matrix of numbers: shape and type by scikit-learn's rules, values by those of its kind."""
+def matrix(X: Any, client: Any = 0) -> Data:
+    """Return one matrix of numbers: shape and type by scikit-learn's rules; values are for its kind to check."""
     try:
-        X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), ensure_all_finite=False)
+        return check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), ensure_all_finite=False)
     except ValueError as error:
         raise DataError(f"client {client}: {error}") from error
-    return kind.check(X, client)
 
 
 def feature_names(X: Any) -> Array | None:

@@ -8,16 +8,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from cofactor.boolean import check_boolean
 from cofactor.data import binarize
 from cofactor.types import Data, DataError
 
 
 def to_bits(X: Any, *, client: Any = 0, threshold: float | None = None) -> Data:
-    """Return one client's data as float32 zeros and ones, cut at the threshold if there is one.
-
-    Without a threshold every other value is an error that names the first such cell.
-    """
+    """Return one client's data in float32, cut to zeros and ones at the threshold if there is one."""
     try:
         X = check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False)
     except ValueError as error:
@@ -28,5 +24,4 @@ def to_bits(X: Any, *, client: Any = 0, threshold: float | None = None) -> Data:
         raise DataError(f"client {client}: expected zeros and ones, found {count} NaN or infinity; fill or drop them.")
     if threshold is not None:
         X = binarize.threshold(X, threshold)
-    check_boolean(X, client)
     return X.astype(np.float32)

@@ -30,7 +30,7 @@ class ZeroOne:
 
     def check(self, X: Any, client: object = 0) -> Data:
         """Refuse everything but zeros and ones; rows on disk are loaded, as bits are packed."""
-        X = arrays.check(X.load() if arrays.is_held(X) else X, client=client)
+        X = arrays.check(X.load() if arrays.is_held(X) else X, client=client, signed=True)
         check_boolean(X, str(client))
         return X
 

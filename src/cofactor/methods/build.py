@@ -13,7 +13,7 @@ from cofactor.methods.catalog import Entry
 from cofactor.methods.refusals import NOT_ADDITIVE, SKETCH
 from cofactor.plan import ROUNDS, Plan, Stream
 from cofactor.privacy.errors import ParameterError, PrivacyError
-from cofactor.privacy.secure_sum.messages import check_enough, threshold
+from cofactor.privacy.secure_sum.messages import threshold
 from cofactor.types import CofactorError, Data
 
 AUTO = "auto"
@@ -99,10 +99,8 @@ def build(
     parts = threshold(plan.participants(facts.clients)) if plan.secure else 1
     if plan.privacy is not None and made.traits.allowance is None:
         made = made.private(plan.privacy, rounds=plan.rounds or ROUNDS, parts=parts)
-    if plan.secure:
-        if not made.traits.additive:
-            raise PrivacyError(NOT_ADDITIVE)
-        check_enough(plan.participants(facts.clients))
+    if plan.secure and not made.traits.additive:
+        raise PrivacyError(NOT_ADDITIVE)
     settled = _settled(plan, made, facts.clients)
     if made.traits.allowance is not None:
         settled.check_budget(made, facts.clients)

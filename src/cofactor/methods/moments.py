@@ -109,7 +109,7 @@ class Moments:
         if t == 0:
             return self._open(shared, sums)
         d = len(shared.extra["features"])
-        sigma = self.allowance.sigma(1, "moment", self.bounds(shared, 1)["moment"], sums.weight)
+        sigma = self._sigma(1, "moment", self.bounds(shared, 1)["moment"], sums.weight)
         found = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], d))
         values, vectors = signal(*found, symmetric.noise_edge(sigma, d))
         return shared._replace(
@@ -123,12 +123,16 @@ class Moments:
         """
         rows = max(float(sums.arrays.get("count", sums.weight)), 1.0)
         mean = sums.arrays["sum"] / rows
-        sigma = self.allowance.sigma(0, "sum", 1.0, sums.weight) / rows
+        sigma = self._sigma(0, "sum", 1.0, sums.weight) / rows
         square = float(np.clip(mean @ mean - len(mean) * sigma**2, 0.0, 1.0))
         bound = max(CLIP * np.sqrt(1.0 - square), SMALLEST)
         new = twin.centred(shared, mean, self.widest)
         extra = {**new.extra, "bound": np.float64(bound)}
         return new._replace(extra=extra, memory={**shared.memory, "rows": np.float64(rows)})
+
+    def _sigma(self, t: int, name: str, bound: float, messages: float) -> float:
+        """Deviation of the noise in a sum of so many messages."""
+        return self.allowance.sigma(t, name, bound, messages)
 
     def bench(self, features: int) -> tuple[Moments, None]:
         """One component is enough: what is released does not depend on the rank."""
@@ -143,7 +147,7 @@ class Moments:
 
     def noise_over_signal(self, *, units: int, features: int, clients: int) -> float:
         """Edge of the noise over ``n C^2 / k``, the eigenvalue of one of k equal components."""
-        sigma = self.allowance.sigma(1, "moment", 1.0, clients)
+        sigma = self._sigma(1, "moment", 1.0, clients)
         return symmetric.noise_edge(sigma, min(features, self.widest)) * self.rank / units
 
     def factor(self, shared: Shared) -> Array:

@@ -112,7 +112,8 @@ class Summed:
             F[part] = _improve(self.update, point[part], _alive(stats, point[part]), t, old["factor"].T[part])
             value += gain(stats, F[part])
         H = np.ascontiguousarray(F.T)
-        if momentum > 0 and value > old["gain"]:
+        overflow = not np.isfinite(value)  # extrapolation can carry the scale of a dying component out of range
+        if overflow or (momentum > 0 and value > old["gain"]):
             extra = {"momentum": np.float64(momentum / SHRINK), "restart": np.bool_(True)}
             loss = float(0.5 * sums["square"] + old["gain"])
             return Shared(old["factor"].astype(dtype), extra, old, loss, 0.0)

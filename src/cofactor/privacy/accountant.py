@@ -92,11 +92,13 @@ class Ledger:
 
     budget: Budget
     costs: tuple[Cost, ...] = ()
+    spent: float = 0.0
+    """The epsilon of all that was charged."""
 
     def charge(self, *costs: Cost) -> Ledger:
         """Return the ledger with these costs paid; :class:`BudgetError` if they exceed the budget."""
-        paid = replace(self, costs=self.costs + costs)
-        after = paid.spend()
+        after = spend(self.costs + costs, self.budget.delta)
+        paid = replace(self, costs=self.costs + costs, spent=after.epsilon)
         if after.epsilon > self.budget.epsilon * (1 + 1e-9):  # calibration is exact to 1e-9
             raise BudgetError(
                 f"the budget is epsilon = {self.budget.epsilon:g}; with this release the run is at {after}."

@@ -20,7 +20,8 @@ Reader = Callable[[memoryview, int], tuple[Any, int]]
 
 
 def threshold(clients: int) -> int:
-    """Return ``floor(2c/3) + 1``: how many of c clients must answer."""
+    """Return ``floor(2c/3) + 1``: how many of c clients must answer, at least three."""
+    check_enough(clients)
     return 2 * clients // 3 + 1
 
 
