@@ -52,8 +52,8 @@ class Stop:
     """End a run when it is done; ``tol`` 0 never stops.
 
     By its loss: the best one fell by less than ``tol`` of itself over ``patience`` rounds, and no component of the
-    factor has come further than ``SETTLED`` in them; or next to nothing is left of the first loss (``tol^2`` of it). By
-    its factor: no component has come further than ``tol`` in any of them.
+    factor has come further than ``SETTLED`` in them; or the factor stands still (``tol`` in all of them), as it does
+    where nothing is left to explain. By its factor: no component has come further than ``tol`` in any of them.
     """
 
     tol: float = 0.0
@@ -71,10 +71,10 @@ class Stop:
         steps = [line.moved for line in history[-self.patience :] if not math.isnan(line.moved)]
         if judged == "factor":
             return bool(steps) and max(steps) <= self.tol
+        if steps and sum(steps) <= self.tol:
+            return True
         losses = [line.loss for line in history]
         before, now = min(losses[: -self.patience]), min(losses)
-        if now <= self.tol**2 * abs(losses[0]):
-            return True
         return bool(before - now <= self.tol * abs(before)) and sum(steps) <= SETTLED
 
 

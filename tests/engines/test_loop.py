@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.helpers.methods import NAMES, ROUNDS, case, same_bits
 
-from cofactor import run
+from cofactor import metrics, run
+from cofactor.data import synthetic
 from cofactor.engines.history import Round
 from cofactor.engines.inline import Inline
 from cofactor.methods import catalog
@@ -189,3 +190,43 @@ def test_schedules_give_values_by_round():
     assert at("constant", 5) == "constant"
     with pytest.raises(TypeError, match="Schedule"):
         Schedule()(0)
+
+
+def moving(losses, steps):
+    return [Round(t, loss, 0.0, 0, 0, 0.0, 1, moved=step) for t, (loss, step) in enumerate(zip(losses, steps))]
+
+
+def test_a_flat_loss_does_not_end_a_run_while_a_component_moves():
+    stop = Stop(tol=0.01, patience=3)
+    assert stop(moving([100.0] * 5, [0.001] * 5))
+    assert not stop(moving([100.0] * 5, [0.2] * 5))
+    assert not stop(moving([100.0, 80, 60, 40, 20], [0.005] * 5))
+
+
+def test_a_factor_that_stands_still_ends_a_run_whatever_is_left_of_the_loss():
+    losses = [1e-9, 5e-10, 2e-10, 1e-10, 5e-11]
+    assert Stop(1e-4)(moving(losses, [1e-5] * 5))
+    assert not Stop(1e-4)(moving(losses, [1e-3] * 5))
+
+
+def test_methods_that_average_are_judged_by_their_factor():
+    assert not Stop(1e-3)(moving([100.0] * 6, [0.01] * 6), "factor")
+    assert Stop(1e-3)(moving([100.0, 110, 120, 130, 140, 150], [1e-4] * 6), "factor")
+
+
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_clients_that_join_late_do_not_end_a_run(share):
+    """The loss of running sums grows as clients join: runs over some of them ended after five rounds."""
+    Xs = synthetic.blocks(8, 30, features=25, rank=4, seed=3).Xs
+    short, long = (run(catalog.make("exact", 4), Xs, participation=share, stop=Stop(tol), seed=1) for tol in (1e-4, 0))
+    a, b = (metrics.pooled_error(Xs, found.codes, found.factor) for found in (short, long))
+    assert a <= 1.02 * b
+    assert len(long.history) == 50 / share
+
+
+def test_exact_rank_data_end_as_converged(rng):
+    programs = rng.gamma(0.3, size=(5, 60))
+    Xs = [rng.gamma(0.5, size=(n, 5)) @ programs for n in (80, 50)]
+    found = run(catalog.make("exact", 5), Xs, stop=Stop(1e-4))
+    assert found.converged
+    assert metrics.pooled_error(Xs, found.codes, found.factor) < 1e-3
