@@ -203,9 +203,7 @@ class Plan:
         allowance = method.traits.allowance
         if allowance is not None:
             if self.privacy not in (None, allowance.privacy):
-                raise PrivacyError(
-                    "privacy was asked for twice: this method has a budget of its own. Leave one of them out."
-                )
+                raise PrivacyError(TWICE)
             if isinstance(self.participation, ByShare):
                 raise PrivacyError(BY_SHARE)
         if isinstance(self.participation, ByShare) and not method.traits.additive:

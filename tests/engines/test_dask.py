@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from tests.helpers.clusters import two_workers
 from tests.helpers.methods import NAMES, case
 
 from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF, metrics, run
@@ -42,14 +43,7 @@ ROWS = (23, 31, 17, 3, 5, 2, 12)
 def cluster():
     """Two processes of one thread each; one that dies is started again, however often."""
     dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        host="127.0.0.1",
-        dashboard_address=":0",
-        memory_limit=0,
-        silence_logs="CRITICAL",
-    ) as cluster:
+    with two_workers() as cluster:
         yield cluster
 
 

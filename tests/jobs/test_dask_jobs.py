@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import distributed
 import pytest
+from tests.helpers.clusters import two_workers
 from tests.helpers.command import cofactor
 from tests.helpers.folders import same_run
 from tests.helpers.samples import SAMPLES, write
@@ -19,14 +19,7 @@ from cofactor.jobs.job import fit, resume
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     """Two workers that were started elsewhere: what is relative to this folder means nothing to them."""
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        host="127.0.0.1",
-        dashboard_address=":0",
-        memory_limit=0,
-        silence_logs="CRITICAL",
-    ) as cluster:
+    with two_workers() as cluster:
         yield cluster.scheduler_address
 
 

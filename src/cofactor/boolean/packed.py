@@ -15,7 +15,6 @@ kernel = njit(nogil=True, cache=True)
 
 # numba promotes uint64 with a Python int to float64, so constants must be words themselves
 ONE = np.uint64(1)
-FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @intrinsic

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -151,7 +152,7 @@ class Job(NamedTuple):
 
 
 @dataclass
-class Live:
+class Live(ABC):
     """A server in real time: who is at work since when. An engine says how an order goes out and an answer comes in.
 
     The first answers of all clients are awaited before any gets its second order: kernels are compiled in them, and a
@@ -168,13 +169,13 @@ class Live:
     latest: tuple[Shared, int] | None = None
     began: float = field(default_factory=time.monotonic)
 
+    @abstractmethod
     def post(self, client: int, step: int, shared: Shared) -> None:
         """Engine: give a client an order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self) -> tuple[int, Answer | Exception] | None:
         """Engine: return what has arrived, and from whom; None if nothing has."""
-        raise NotImplementedError
 
     def lead(
         self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]
