@@ -34,7 +34,10 @@ from cofactor.types import Array, CofactorError, Shared
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is ready: what will run, over which clients, and where. ``names`` are those of all clients."""
+    """A run that is ready: what will run, over which clients, and where.
+
+    ``names`` are those of all clients; ``rounds`` the most it takes, None for a stream, whose updates are no rounds.
+    """
 
     config: Config
     method: Method
@@ -42,6 +45,7 @@ class Job:
     inputs: Inputs
     names: list[str]
     place: Place
+    rounds: int | None
 
     @property
     def kind(self) -> Kind:
@@ -52,11 +56,6 @@ class Job:
     def private(self) -> bool:
         """Whether only releases may look like releases."""
         return self.method.traits.allowance is not None
-
-    @property
-    def rounds(self) -> int | None:
-        """The most rounds; None for a stream, whose updates are no rounds."""
-        return None if self.plan.stream else self.plan.rounds or ROUNDS
 
 
 Announce = Callable[[Job], Any]
@@ -113,7 +112,7 @@ def prepare(config: Config, place: Place) -> Job:
         first = sum(place.together("the clients", [len(inputs.names)])[: place.here])
         with place.guard("the inputs"):
             inputs = replace(inputs, data=kinds.check(method.traits.kind, inputs.data, first=first))
-    return Job(config, method, plan, inputs, names, place)
+    return Job(config, method, plan, inputs, names, place, None if plan.stream else plan.rounds or ROUNDS)
 
 
 def _facts(config: Config, inputs: Inputs, place: Place, clients: int) -> Facts:

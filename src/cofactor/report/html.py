@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cofactor.files import atomic
 from cofactor.report import words
 from cofactor.report.charts import finite
 from cofactor.report.contents import Folder, read
@@ -103,17 +101,10 @@ def sections_of(folder: Folder, *, pictures: bool = False) -> list[Section]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write beside the target, then move: a report is there as a whole or not at all."""
-    temporary = None
+    """Write the page; it is there as a whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-        with os.fdopen(handle, "wb") as stream:
+        with atomic(path) as stream:
             stream.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
     except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
         raise CofactorError(f"report: expected to write {path}, found: {error.strerror or error}.") from None

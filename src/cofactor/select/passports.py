@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 from cofactor import kinds
 from cofactor.combine.summaries import Summary
 from cofactor.kinds.numbers import NON_NEGATIVE
-from cofactor.local.stats import unit_rows
 from cofactor.method import SERVER, rng
 from cofactor.methods.alone import Alone
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
@@ -103,11 +102,11 @@ def describe(X: Data, factor: Array, *, codes: Array, own: Own) -> Message:
 
     A client of one row sends an empty summary: it would be that row.
     """
-    W, _ = unit_rows(codes.astype(np.float64), factor.astype(np.float64))
     V, H = own
-    gram = V.T.astype(np.float64) @ V
+    norms = np.linalg.norm(factor.astype(np.float64), axis=1)
+    gram, code_gram = V.T.astype(np.float64) @ V, codes.T.astype(np.float64) @ codes
     sent = np.where(np.diag(gram)[:, None] > 0, H, 0).astype(H.dtype)
-    return Message({"factor": sent, "gram": gram, "code_gram": W.T @ W}, float(X.shape[0]))
+    return Message({"factor": sent, "gram": gram, "code_gram": code_gram * np.outer(norms, norms)}, float(X.shape[0]))
 
 
 def assemble(
