@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from cofactor.local import arrays
 from cofactor.types import Array, Data
@@ -65,6 +66,24 @@ class SomeColumns:
 def columns_of(X: Data) -> Any:
     """Return the columns that X knows: an index, or all."""
     return X.index if isinstance(X, SomeColumns) else slice(None)
+
+
+def column_sums(X: Data) -> tuple[Array, Array]:
+    """Return ``sum_i x_i`` and ``sum_i x_i^2`` of every column (m) in double precision; 0 where a column is missing."""
+    if isinstance(X, SomeColumns):
+        out = np.zeros((2, X.n_features))
+        out[:, X.index] = column_sums(X.inner)
+        return out[0], out[1]
+    if sparse.issparse(X):
+        X = X.tocsc()
+        values, column = X.data.astype(np.float64), np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
+        first, second = (np.bincount(column, v, minlength=X.shape[1]) for v in (values, values**2))
+        return first, second
+    total, squares = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for _, block in arrays.blocks(X):
+        total += block.sum(axis=0)
+        squares += np.einsum("ij,ij->j", block, block)
+    return total, squares
 
 
 def groups(known: Sequence[Array], n_features: int) -> tuple[int, ...]:
