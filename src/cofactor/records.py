@@ -44,6 +44,7 @@ class PrivacyRecord:
     relation: str | None = None
     accountant: str | None = None
     text: str | None = None
+    honest: int = 1
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,10 @@ def test_a_plan_warns_where_noise_drowns_the_signal(tmp_path) -> None:
     noisy = plan(tmp_path, *words, "--features", 100, "--clients", 20, "--secure", "--json")
     assert noisy["accountant"] == "zCDP"
     assert noisy["noise_over_signal"] > 1
-    assert (
-        "the sum itself is disclosed" in plan(tmp_path, *words, "--features", 100, "--clients", 20, "--secure").stdout
-    )
+    secure = ("--features", 100, "--clients", 20, "--secure")
+    assert "the sums themselves are disclosed" in plan(tmp_path, *words, *secure).stdout
+    assert "assuming at least 13 honest clients in every sum" in plan(tmp_path, *words, *secure).stdout
+    assert plan(tmp_path, *words, *secure, "--curious", 4, "--json")["honest"] == 10
     assert "Give --features" in plan(tmp_path, *words).stdout
 
 

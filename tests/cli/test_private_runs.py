@@ -43,6 +43,7 @@ def test_a_private_run_says_its_total_everywhere_and_withholds_the_rest(home) ->
         "relation": "add/remove one",
         "accountant": "exact Gaussian",
         "text": total,
+        "honest": 1,
     }
     assert (result["rounds"], result["error"], result["clients"], result["match"]) == (2, None, [], None)
     assert read(run / "manifest.json")["privacy"]["text"] == total
@@ -134,7 +135,7 @@ def test_secure_sums_without_noise_are_a_run_like_any_other(home, tmp_path) -> N
     files = [home / name for name in FILES]
     result = json.loads(cofactor("fit", *files, "-k", 3, "--secure", "--json", cwd=tmp_path).stdout)
     assert result["error"] < 0.3
-    assert "the sum itself is disclosed" in words_of(tmp_path / "run" / "report.html")
+    assert "the sums themselves are disclosed" in words_of(tmp_path / "run" / "report.html")
     assert "no finite epsilon" in cofactor("privacy", "spend", "run", cwd=tmp_path).stdout
     assert json.loads(cofactor("audit", "run", "--json", cwd=tmp_path).stdout)["passed"]
 
@@ -151,7 +152,9 @@ def test_processes_give_the_result_of_one(home, tmp_path) -> None:
     assert (tmp_path / "mpi" / "clients" / "b" / "evaluation.json").exists()
     assert not list((tmp_path / "mpi").glob("checkpoint*"))
     launch(2, *command, "--secure", "--out", "sums", cwd=tmp_path)
-    assert json.loads(cofactor("privacy", "spend", "sums", "--json", cwd=tmp_path).stdout)["accountant"] == "zCDP"
+    spent = json.loads(cofactor("privacy", "spend", "sums", "--json", cwd=tmp_path).stdout)
+    assert (spent["accountant"], spent["honest"]) == ("zCDP", 2)
+    assert spent["text"].endswith("; assuming at least 2 honest clients in every sum; private: no (insecure seed))")
 
 
 DYING = """

@@ -194,7 +194,7 @@ def test_parts_of_the_noise_are_shown_to_nobody(Xs):
 
 
 def test_fewer_participants_than_the_noise_is_made_for_are_refused(Xs):
-    with pytest.raises(PrivacyError, match="the noise of this plan is whole with 4 clients"):
+    with pytest.raises(PrivacyError, match="the noise of this plan is whole with 3 honest clients"):
         run(private_in_sums(), Xs, participation=0.6, secure=True, watch=lambda *_: pytest.fail("a message was sent"))
 
 

@@ -24,6 +24,7 @@ SPLIT: dict[str, Any] = {"split": 4, "by": "dirichlet", "label": "kind", "alpha"
 PLAN: dict[str, Any] = {"rounds": 7, "tol": 0.5, "seed": 3, "participation": 0.5}
 PRIVACY: dict[str, Any] = {
     "epsilon": 2.0, "delta": 1e-5, "unit": "client", "clip": 0.5, "rows": 100, "insecure_noise_seed": 4, "secure": True,
+    "curious": 0,
 }  # fmt: skip
 RATINGS: dict[str, Any] = {"ratings": True, "holdout": "random", "holdout_share": 0.5, "duplicates": "mean"}
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -106,7 +107,7 @@ def test_the_plan_is_that_of_the_settings() -> None:
     plan = made("plan").plan
     assert (plan.rounds, plan.rule, plan.seed, plan.participation) == (7, Stop(0.5), 3, 0.5)
     plan = made("privacy").plan
-    assert plan.privacy == Privacy(2.0, 1e-5, "client", 0.5, 4)
+    assert plan.privacy == Privacy(2.0, 1e-5, "client", 0.5, 4, curious=0)
     assert (plan.secure, plan.rows) == (True, 100)
     assert made("least").plan.privacy is None
 

@@ -66,7 +66,7 @@ def test_secure_summation_is_named_with_its_limits(
     folder: Path, edit: Callable[[Path, Callable[[Any], Any]], None]
 ) -> None:
     edit(folder / "manifest.json", lambda value: value["config"].update(secure=True))
-    assert "the sum itself is disclosed. The cryptography is unaudited" in words(folder)
+    assert "the sums themselves are disclosed. The cryptography is unaudited" in words(folder)
 
 
 def test_one_shape_at_unequal_clients_is_shown(folder: Path) -> None:
@@ -91,10 +91,10 @@ def test_equal_clients_cannot_show_it(folder: Path, edit: Callable[[Path, Callab
 def test_a_private_run_shows_its_noise_and_withholds_errors(private_run: Path) -> None:
     page = html.render(private_run).read_text(encoding="utf-8").replace("&#39;", "'")
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
-    assert CLAIM in text
+    assert CLAIM[:-1] + ", assuming at least 2 honest clients in every sum. The unit is one record." in text
     assert "ε = 2, δ = 1e-5" in text
     assert "accountant zCDP" in text
-    assert "(unit: record; neighbours: add/remove one; accountant: zCDP)" in text
+    assert "(unit: record; neighbours: add/remove one; accountant: zCDP; assuming at least 2 honest clients" in text
     assert "They left under masks: the server saw their sum." in text
     assert "Relative error withheld" in text
     assert "3 clients. Errors, numbers of rows and hashes of the data were computed without noise" in text

@@ -41,6 +41,7 @@ class Question:
     unit: str = "record"
     clip: float | None = None
     secure: bool = False
+    curious: int = 1
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -93,7 +94,8 @@ def method_of(question: Question) -> Method:
         raise CofactorError(f"method {q.name!r} has its own number of rounds: leave out --rounds. Found {q.rounds}.")
     if q.method is None and q.rounds:
         options = {"gram_share": 0.5, **options}
-    plan = Plan(q.rounds, privacy=Privacy(q.epsilon, q.delta, unit, q.clip), secure=q.secure, rows=q.rows)
+    asked = Privacy(q.epsilon, q.delta, unit, q.clip, curious=q.curious)
+    plan = Plan(q.rounds, privacy=asked, secure=q.secure, rows=q.rows)
     facts = Facts(q.clients or 1, q.features or FEATURES, q.rows or FEATURES)
     return build(q.name, q.rank or RANK, plan, facts, options)[0]
 
@@ -153,8 +155,9 @@ def meaning(*, secure: bool) -> list[str]:
     ]
     if secure:
         lines.append(
-            "With secure summation a curious server and fewer than t colluding clients see only the sum; the sum "
-            "itself is disclosed. The cryptography is unaudited and assumes honest-but-curious parties."
+            "With secure summation a curious server and fewer than t colluding clients see, in each round, only the "
+            "sum; the sums themselves are disclosed. The cryptography is unaudited and assumes honest-but-curious "
+            "parties. The total assumes the printed number of honest clients."
         )
     return lines
 

@@ -26,9 +26,8 @@ class Spending:
 def record(spend: Spend) -> PrivacyRecord:
     """Return a spend with everything that an epsilon means nothing without."""
     epsilon = spend.epsilon if math.isfinite(spend.epsilon) else None
-    return PrivacyRecord(
-        spend.private, epsilon, spend.delta, str(spend.unit), spend.relation, spend.accountant, str(spend)
-    )
+    about = str(spend.unit), spend.relation, spend.accountant, str(spend), spend.honest
+    return PrivacyRecord(spend.private, epsilon, spend.delta, *about)
 
 
 def spending(lines: Sequence[Line], budget: PrivacyRecord | None) -> Spending:

@@ -30,6 +30,7 @@ def plan(
     unit: Annotated[str, typer.Option(help="Whose presence is hidden: record or client.")] = "record",
     clip: Annotated[float | None, typer.Option(help="Bound of a row, or of a client's update.")] = None,
     secure: Annotated[bool, typer.Option("--secure", help="With secure summation.")] = False,
+    curious: Annotated[int, typer.Option(help="With --secure: clients that may use what they know of a sum.")] = 1,
     option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
     json: Json = False,
 ) -> None:
@@ -43,7 +44,7 @@ def plan(
     from cofactor.assurance.spending import record
 
     sizes: dict[str, Any] = {"rank": rank, "features": features, "rows": rows, "clients": clients}
-    sizes |= {"clip": clip, "secure": secure, "options": dict(map(pair, option or []))}
+    sizes |= {"clip": clip, "secure": secure, "curious": curious, "options": dict(map(pair, option or []))}
     question = forecast.Question(epsilon, delta, method, rounds, unit=forecast.check_unit(unit), **sizes)
     found = forecast.answer(question)
     total = record(found.method.allowance.total())

@@ -20,8 +20,9 @@ from cofactor.engines.team import Team
 from cofactor.method import Method
 from cofactor.methods.refusals import NOT_ADDITIVE
 from cofactor.plan import Plan, Stream
+from cofactor.privacy.allowance import honest_of
 from cofactor.privacy.errors import PrivacyError
-from cofactor.privacy.secure_sum.messages import Terms, threshold
+from cofactor.privacy.secure_sum.messages import Terms, check_enough
 from cofactor.privacy.secure_sum.packing import Schema
 from cofactor.types import Array, Data, Message, Shared
 
@@ -96,12 +97,17 @@ class SecureSession:
         return _merged(self.session.everywhere(answer, terms, self.registry, inbox))
 
     def _check_parts(self, participants: int) -> None:
-        """Refuse a round in which the clients that must answer would not carry the whole noise."""
-        allowance, enough = self.method.traits.allowance, threshold(participants)
-        if allowance is not None and allowance.parts > enough:
+        """Refuse a round in which the honest among those that must answer would not carry the whole noise."""
+        check_enough(participants)
+        allowance = self.method.traits.allowance
+        if allowance is None:
+            return
+        honest = honest_of(participants, allowance.privacy.curious)
+        if allowance.parts > honest:
             raise PrivacyError(
-                f"the noise of this plan is whole with {allowance.parts} clients, and of {participants} in a round "
-                f"only {enough} must answer. Make the plan for the number of clients that take part in a round."
+                f"the noise of this plan is whole with {allowance.parts} honest clients, and in a round of "
+                f"{participants} only {honest} are sure to answer. Make the plan for the number of clients that take "
+                "part in a round."
             )
 
     def stream(self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]) -> NoReturn:

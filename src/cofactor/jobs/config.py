@@ -111,15 +111,19 @@ class Config(Settings):
     @property
     def privacy(self) -> Privacy | None:
         """What the whole run may cost, or None; half a budget and words without one are refused."""
-        given = [n for n in ("delta", "unit", "clip", "rows", "insecure_noise_seed") if getattr(self, n) is not None]
+        words = ("delta", "unit", "clip", "rows", "curious", "insecure_noise_seed")
+        given = [n for n in words if getattr(self, n) is not None]
         if self.epsilon is None:
             if given:
                 raise ParameterError(f"epsilon: expected a total to go with {', '.join(given)}. Found none.")
             return None
+        if self.curious is not None and not self.secure:
+            raise ParameterError("curious: expected --secure to go with it, since only sums share noise. Found none.")
         if self.delta is None:
             raise ParameterError("delta: expected a number below 1/n to go with epsilon, such as 1e-6. Found none.")
         unit: Any = self.unit or "record"
-        return Privacy(self.epsilon, self.delta, unit, self.clip, self.insecure_noise_seed)
+        curious = {} if self.curious is None else {"curious": self.curious}
+        return Privacy(self.epsilon, self.delta, unit, self.clip, self.insecure_noise_seed, **curious)
 
     @property
     def method_options(self) -> dict[str, Any]:

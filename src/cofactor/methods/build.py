@@ -12,8 +12,8 @@ from cofactor.methods.auto import Choice, choose, density_of
 from cofactor.methods.catalog import Entry
 from cofactor.methods.refusals import NOT_ADDITIVE, SKETCH
 from cofactor.plan import ROUNDS, Plan, Stream
+from cofactor.privacy.allowance import honest_of
 from cofactor.privacy.errors import ParameterError, PrivacyError
-from cofactor.privacy.secure_sum.messages import threshold
 from cofactor.types import CofactorError, Data
 
 AUTO = "auto"
@@ -96,15 +96,21 @@ def build(
     else:
         made = method
         plan.check(made)
-    parts = threshold(plan.participants(facts.clients)) if plan.secure else 1
     if plan.privacy is not None and made.traits.allowance is None:
-        made = made.private(plan.privacy, rounds=plan.rounds or ROUNDS, parts=parts)
+        made = made.private(plan.privacy, rounds=plan.rounds or ROUNDS, parts=_parts(plan, facts))
     if plan.secure and not made.traits.additive:
         raise PrivacyError(NOT_ADDITIVE)
     settled = _settled(plan, made, facts.clients)
     if made.traits.allowance is not None:
         settled.check_budget(made, facts.clients)
     return made, settled
+
+
+def _parts(plan: Plan, facts: Facts) -> int:
+    """Return how many clients make up the noise of a sum: one, where every message carries the whole."""
+    if plan.privacy is None or not plan.secure:
+        return 1
+    return honest_of(plan.participants(facts.clients), plan.privacy.curious)
 
 
 def _named(entry: Entry, rank: int, plan: Plan, facts: Facts, options: Mapping[str, Any]) -> Method:
@@ -119,8 +125,7 @@ def _named(entry: Entry, rank: int, plan: Plan, facts: Facts, options: Mapping[s
         "shape": None if facts.rows is None else (facts.rows, facts.features),
     }
     if entry.private:
-        parts = threshold(plan.participants(facts.clients)) if plan.secure else 1
-        known |= {"privacy": plan.privacy, "parts": parts}
+        known |= {"privacy": plan.privacy, "parts": _parts(plan, facts)}
     if facts.groups is not None and "groups" not in entry.options:
         raise CofactorError(
             f"method {entry.name!r} needs the same features at every client; "

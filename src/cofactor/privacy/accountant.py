@@ -38,13 +38,15 @@ class Cost:
     """The price of one release: ``multiplier`` is sigma / Delta2, and 0 is no noise.
 
     Nothing is saved by drawing clients: the server sees who answered. ``private`` is False if the noise came from an
-    insecure seed.
+    insecure seed. ``honest`` is the number of clients whose noise makes up sigma: what they keep to themselves is whole
+    only in their sum.
     """
 
     mechanism: Mechanism
     multiplier: float
     unit: Unit = Unit.RECORD
     private: bool = True
+    honest: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.multiplier < math.inf:
@@ -61,14 +63,19 @@ class Spend:
     relation: str
     accountant: str
     private: bool = True
+    honest: int = 1
 
     def __str__(self) -> str:
         value = f"epsilon = {self.epsilon:.6g}" if math.isfinite(self.epsilon) else "no finite epsilon"
-        note = "" if self.private else "; private: no (insecure seed)"
-        return (
-            f"{value} at delta = {self.delta:g} (unit: {self.unit}; neighbours: {self.relation}; "
-            f"accountant: {self.accountant}{note})"
-        )
+        notes = [f"unit: {self.unit}", f"neighbours: {self.relation}", f"accountant: {self.accountant}"]
+        notes += [assumption(self.honest)] if self.honest > 1 else []
+        notes += [] if self.private else ["private: no (insecure seed)"]
+        return f"{value} at delta = {self.delta:g} ({'; '.join(notes)})"
+
+
+def assumption(honest: int) -> str:
+    """Say what a total rests on where clients share the noise: everyone's own honesty is not worth a word."""
+    return f"assuming at least {honest} honest clients in every sum"
 
 
 @dataclass(frozen=True)
@@ -122,4 +129,5 @@ def spend(costs: Iterable[Cost], delta: float) -> Spend:
     else:  # a Gaussian is 1 / (2 z^2)-zCDP, too
         name, value = "zCDP", zcdp.epsilon(math.fsum(zcdp.rho(c.multiplier) for c in paid), delta)
     unit = units.pop() if units else Unit.RECORD
-    return Spend(value, delta, unit, NEIGHBOURS, name, all(c.private for c in paid))
+    honest = max((c.honest for c in paid), default=1)
+    return Spend(value, delta, unit, NEIGHBOURS, name, all(c.private for c in paid), honest)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.random import Generator
@@ -17,6 +18,7 @@ from cofactor.privacy.errors import ParameterError
 from cofactor.privacy.gaussian import check_positive
 from cofactor.privacy.mechanisms import DiscreteGaussian, Gaussian
 from cofactor.privacy.randomness import Source
+from cofactor.privacy.secure_sum.messages import threshold
 from cofactor.types import Array, Message, Shared
 
 
@@ -26,7 +28,8 @@ class Privacy:
 
     ``unit`` is whose presence is hidden: one "record" (row) or one whole "client". ``clip`` bounds what one of them
     contributes: the norm of a row (None: every row is scaled to norm 1), or of a client's update. ``insecure_seed``
-    makes the noise reproducible, and the run not private.
+    makes the noise reproducible, and the run not private. With secure sums, of the clients that answer so many may be
+    ``curious``: they subtract their own noise from a sum, and what the others added is still enough.
 
     >>> Privacy(epsilon=1, delta=1e-6).unit
     <Unit.RECORD: 'record'>
@@ -37,6 +40,7 @@ class Privacy:
     unit: Unit | Literal["record", "client"] = Unit.RECORD
     clip: float | None = None
     insecure_seed: int | None = None
+    curious: int = 1
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
@@ -45,6 +49,19 @@ class Privacy:
         object.__setattr__(self, "unit", Unit(self.unit))
         if self.clip is not None:
             check_positive("clip", self.clip)
+        if not (isinstance(self.curious, Integral) and self.curious >= 0):
+            raise ParameterError(f"curious must be a whole number of clients, 0 or more. Found {self.curious!r}.")
+
+
+def honest_of(participants: int, curious: int) -> int:
+    """Return ``t - a``: of t clients that must answer, so many are not curious and make up the noise together."""
+    enough = threshold(participants)
+    if enough <= curious:
+        raise ParameterError(
+            f"curious: of {participants} clients in a round {enough} must answer, so that at most {enough - 1} of them "
+            f"may be curious. Found {curious}; without secure sums every message carries the whole noise."
+        )
+    return enough - curious
 
 
 class Release(NamedTuple):
@@ -59,9 +76,10 @@ class Release(NamedTuple):
 class Allowance:
     """The budget of a run, split: ``shares[t]`` gives each array of round t its part of ``mu^2 = sum (Delta/sigma)^2``.
 
-    ``parts`` is 1 where every message carries the whole noise, and the threshold t of secure summation where the
-    noise of t clients adds up to it. Whole noise is a rounded Gaussian, accounted exactly; parts are discrete
-    Gaussians, accounted by zCDP.
+    ``parts`` is 1 where every message carries the whole noise. With secure summation it is ``t - a``: of the t clients
+    that must answer a are curious and know their own noise, and that of the others adds up to the whole
+    (:func:`honest_of`). Whole noise is a rounded Gaussian, accounted exactly; parts are discrete Gaussians, accounted
+    by zCDP.
     """
 
     privacy: Privacy
@@ -84,6 +102,7 @@ class Allowance:
                 self.multiplier * math.sqrt(whole / share),
                 unit=Unit(self.privacy.unit),
                 private=self.privacy.insecure_seed is None,
+                honest=self.parts,
             )
             for name, share in self.shares[t].items()
         }

@@ -47,8 +47,8 @@ class Gaussian:
 class DiscreteGaussian:
     """``x + N_Z(0, sigma^2)`` on the grid (Canonne, Kamath and Steinke 2020); accounted by zCDP.
 
-    With ``parts = t`` clients that each add this noise to their own values, every part has variance sigma^2 / t, so
-    any t of them carry the whole noise; the cost is that of the sum.
+    With ``parts = h`` clients that each add this noise to their own values, every part has variance sigma^2 / h, so
+    any h of them carry the whole noise; the cost is that of the sum.
     """
 
     multiplier: float
