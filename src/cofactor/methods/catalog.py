@@ -15,6 +15,7 @@ from cofactor.local.updates import HALS, IPALM, MU
 from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
+from cofactor.methods.beta import divergent
 from cofactor.methods.boolean import BOOLEAN
 from cofactor.methods.clusters import k_means, simplex
 from cofactor.methods.dp_nmf import dp_nmf
@@ -168,6 +169,7 @@ ENTRIES: tuple[Entry, ...] = (
         private_options={"start": "random"},
     ),
     Entry("oneshot", oneshot),
+    Entry("exact-beta", divergent, sums="majorizers of the factor"),
     *(
         Entry(name, _fnmf(align, what), paper=FNMF, sums=FACTORS, secure_options={"sums": True})
         for name, align, what in (

@@ -1,0 +1,193 @@
+"""Beta-divergences and what their minimization needs of the data: one numerator and one denominator for each factor.
+
+``d(x | y) = (x^b + (b - 1) y^b - b x y^(b-1)) / (b (b - 1))``, at b = 1 Kullback-Leibler ``x log(x / y) - x + y``, at
+b = 0 Itakura-Saito ``x / y - log(x / y) - 1``. A factor F of ``Y = F B`` is improved by
+
+    F <- F (N / D)^g,    N = (X Y^(b-2)) B^T,    D = Y^(b-1) B^T        (Fevotte and Idier 2011)
+
+which never raises the divergence. It is the minimizer ``(S / T)^g`` of a majorizer with ``S = N F^p``, ``T = D F^-q``,
+``p = max(2 - b, 0)``, ``q = max(b - 1, 0)``, ``g = 1 / (p + q)``, and majorizers of several clients add up, also where
+each was made at another F: sums of S and T are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.local import arrays
+from cofactor.local.kernels import counts
+from cofactor.local.kernels.counts import TINY
+from cofactor.types import Array, Data
+
+
+class Exponents(NamedTuple):
+    """Those of a majorizer; see above."""
+
+    p: float
+    q: float
+    g: float
+
+
+def exponents(beta: float) -> Exponents:
+    """Return the exponents of a divergence.
+
+    >>> exponents(1), exponents(3)
+    (Exponents(p=1, q=0, g=1.0), Exponents(p=0, q=2, g=0.5))
+    """
+    p, q = max(2 - beta, 0), max(beta - 1, 0)
+    return Exponents(p, q, 1 / (p + q))
+
+
+class Sums(NamedTuple):
+    """Of the shared factor: numerator (k x m), denominator (k x m, or k where columns agree), and the divergence."""
+
+    up: Array
+    down: Array
+    loss: float
+
+
+class Penalty(NamedTuple):
+    """``l1 |F|_1 + l2/2 |F|^2`` of a factor; its slope stands in the denominator."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def slope(self, F: Array) -> Array | float:
+        """Return what the penalty adds to the denominator."""
+        return self.l1 + self.l2 * F if self.l2 else self.l1
+
+
+FREE = Penalty()
+"""No penalty."""
+
+
+def for_codes(X: Data, W: Array, H: Array, beta: float) -> tuple[Array, Array]:
+    """Numerator and denominator of the codes (n x k; the denominator of Kullback-Leibler is k)."""
+    if beta == 1:
+        up = np.concatenate([_count_codes(part, W[rows], H) for rows, part in _parts(X)])
+        return up, H.sum(axis=1)
+    found = [_codes(_dense(part), W[rows], H, beta) for rows, part in _parts(X)]
+    return np.concatenate([up for up, _ in found]), np.concatenate([down for _, down in found])
+
+
+def for_factor(X: Data, W: Array, H: Array, beta: float) -> Sums:
+    """Sums of the factor over the rows, and the divergence at (W, H)."""
+    up, loss = np.zeros(H.shape), 0.0
+    if beta == 1:
+        for rows, part in _parts(X):
+            found, part_loss = _count_factor(part, W[rows], H)
+            up, loss = up + found, loss + part_loss
+        return Sums(up, W.sum(axis=0, dtype=np.float64), loss)
+    down = np.zeros(H.shape)
+    for rows, part in _parts(X):
+        here, F = _dense(part), W[rows]
+        Y = np.maximum(F @ H, TINY)
+        up, down = up + F.T @ (here * Y ** (beta - 2)), down + F.T @ Y ** (beta - 1)
+        loss += divergence(here, Y, beta)
+    return Sums(up, down, loss)
+
+
+def divergence(X: Array, Y: Array, beta: float) -> float:
+    """``sum d(x | y)`` over the cells of two arrays, in double precision."""
+    X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
+    if beta == 1:
+        return float(np.sum(_xlog(X, Y) - X + Y))
+    if beta == 0:
+        return float(np.sum(X / Y - np.log(X / Y) - 1))
+    return float(np.sum(X**beta + (beta - 1) * Y**beta - beta * X * Y ** (beta - 1)) / (beta * (beta - 1)))
+
+
+def _xlog(X: Array, Y: Array) -> Array:
+    """``x log(x / y)``, 0 where x is."""
+    return np.where(X > 0, X, 0) * np.log(np.where(X > 0, X / Y, 1))
+
+
+def _parts(X: Data) -> Iterator[tuple[slice, Any]]:
+    """Yield (rows, the rows in memory): sparse ones all at once, dense ones in blocks that fit into memory twice."""
+    if sparse.issparse(X):
+        X = X.tocsr()
+    n, m = X.shape
+    step = n if sparse.issparse(X) else max(1, arrays.BLOCK_CELLS // m)
+    for low in range(0, n, step):
+        rows = slice(low, min(low + step, n))
+        yield rows, arrays.row_block(X, rows)
+
+
+def _dense(part: Data) -> Array:
+    return part.toarray() if sparse.issparse(part) else part
+
+
+def _codes(X: Array, W: Array, H: Array, beta: float) -> tuple[Array, Array]:
+    Y = np.maximum(W @ H, TINY)
+    return (X * Y ** (beta - 2)) @ H.T, Y ** (beta - 1) @ H.T
+
+
+def _count_codes(X: Data, W: Array, H: Array) -> Array:
+    """``(X / Y) H^T``; of a sparse X only where it is not 0."""
+    if not sparse.issparse(X):
+        return (X / np.maximum(W @ H, TINY)) @ H.T
+    out = np.zeros_like(W)
+    counts.codes((X.indptr, X.indices, X.data), W, np.ascontiguousarray(H.T), out)
+    return out
+
+
+def _count_factor(X: Data, W: Array, H: Array) -> tuple[Array, float]:
+    """``W^T (X / Y)`` and the divergence; of a sparse X only what is not 0 is visited."""
+    if not sparse.issparse(X):
+        Y = np.maximum(W @ H, TINY)
+        return W.T @ (X / Y), divergence(X, Y, 1)
+    out = np.zeros(H.T.shape)
+    loss = counts.factor((X.indptr, X.indices, X.data), W, np.ascontiguousarray(H.T), out)
+    return out.T, float(loss + W.sum(axis=0, dtype=np.float64) @ H.sum(axis=1, dtype=np.float64))
+
+
+def inverse(F: Array, q: float) -> Array | float:
+    """``F^-q``, 0 where F is: such a cell stays as it is."""
+    return np.power(F, -q, where=F > 0, out=np.zeros_like(F)) if q else 1.0
+
+
+def improve(F: Array, up: Array, down: Array, g: float) -> Array:
+    """``F (up / down)^g``; where nothing pulls at a cell it stays."""
+    ratio = np.divide(up, down, out=np.ones_like(F), where=(down > 0) & np.isfinite(down))
+    return (F * (ratio if g == 1 else ratio**g)).astype(F.dtype, copy=False)
+
+
+def flat_codes(X: Data, H: Array) -> Array:
+    """Codes that are the same for all components, and give every row its sum (n x k): a start that lives."""
+    sums = np.concatenate([np.asarray(part.sum(axis=1)).ravel() for _, part in _parts(X)])
+    whole = float(H.sum())
+    level = sums / whole if whole > 0 else np.zeros_like(sums)
+    return np.repeat(level[:, None], len(H), axis=1).astype(X.dtype, copy=False)
+
+
+def move_codes(X: Data, W: Array, H: Array, beta: float, penalty: Penalty = FREE) -> Array:
+    """Return better codes for this factor: one step."""
+    up, down = for_codes(X, W, H, beta)
+    return improve(W, up, np.maximum(down + penalty.slope(W), 0), exponents(beta).g)
+
+
+def solve_codes(
+    X: Data, H: Array, beta: float, penalty: Penalty = FREE, *, sweeps: int = 200, tol: float = 1e-5
+) -> Array:
+    """Return codes for a final factor: extrapolated steps from flat codes until none moves by ``tol`` of the top."""
+    W = before = flat_codes(X, H)
+    for t in range(sweeps):
+        new = move_codes(X, ahead(W, before, beta, t), H, beta, penalty)
+        W, before = new, W
+        if np.abs(W - before).max(initial=0) <= tol * W.max(initial=0):
+            break
+    return W
+
+
+def ahead(F: Array, before: Array, beta: float, t: float) -> Array:
+    """``F + a [F - before]_+`` (Hien, Leplat and Gillis 2025): a point ahead that stays positive where F is.
+
+    ``a`` grows with t; majorizers of divergences other than 1 <= b <= 2 do not bear it.
+    """
+    if t < 1 or not 1 <= beta <= 2:
+        return F
+    return F + F.dtype.type((t - 1) / (t + 2)) * np.maximum(F - before, 0)

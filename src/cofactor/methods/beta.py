@@ -1,0 +1,157 @@
+"""Federated factorization under any beta-divergence, Kullback-Leibler first: the pooled answer from sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+
+from cofactor.local import divergence
+from cofactor.local.divergence import FREE, Penalty, exponents
+from cofactor.local.stats import normalize
+from cofactor.method import Traits, total
+from cofactor.methods.refusals import NONE
+from cofactor.privacy.errors import PrivacyError
+from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
+
+FIRST_STEPS = 5
+"""Steps of rows that take part for the first time, from flat codes."""
+ALIVE = 1e-3
+"""Least part of a start's mean entry: multiplied, a zero stays zero for ever."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Minimize ``sum_j d_beta(X_j | W_j H)`` by majorizers of H that add up over clients.
+
+    Each client improves its codes for the broadcast factor, then sends ``S_j = N_j H^p`` and ``T_j = D_j H^-q``
+    (:mod:`cofactor.local.divergence`); the server sets ``H = (sum S_j / sum T_j)^g``, which is the multiplicative
+    update on the pooled rows. With ``momentum`` both factors are extrapolated until the divergence rises.
+
+    ``changes=True`` is for rounds with absent clients: clients send how their sums changed, and the server keeps
+    running sums, so whoever is absent stays in with its last majorizer; for Kullback-Leibler that is incremental EM
+    (Neal and Hinton 1998), and it never raises the bound.
+    """
+
+    rank: int
+    beta: float = 1.0
+    momentum: bool = True
+    codes_penalty: Penalty = FREE
+    factor_penalty: Penalty = FREE
+    changes: bool = False
+    rounds: int | None = None
+
+    @cached_property
+    def traits(self) -> Traits:
+        """Sums are enough; with changes a client remembers what it sent, so rows do not stand alone."""
+        return Traits(additive=True, rowwise=None if self.changes else 0, running=self.changes)
+
+    def partial(self) -> Divergence:
+        """Send changes, without momentum."""
+        return replace(self, changes=True, momentum=False)
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse: no bound is known for what a row adds to these sums."""
+        raise PrivacyError(NONE)
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """``up`` (k x m), ``down`` (k x m; k for Kullback-Leibler), ``loss``; ``rows`` for a penalty of the factor."""
+        k = self.rank
+        shapes = {"up": (k, n_features), "down": (k,) if self.beta == 1 else (k, n_features), "loss": (), "rows": ()}
+        return {name: shape for name, shape in shapes.items() if name != "rows" or any(self.factor_penalty)}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Begin at random entries, or at a public factor, lifted from zero."""
+        H = rng.uniform(size=(self.rank, n_features)) if factor is None else np.asarray(factor)
+        H = normalize(H.astype(np.float64))
+        H = np.maximum(H, ALIVE * H.mean())
+        sums = {name: np.zeros(shape) for name, shape in self.schema(n_features, 0).items()}
+        return Shared(H, {"pace": np.float64(0)}, {**sums, "factor": H})
+
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
+        """Flat codes, every row new to the server."""
+        codes = divergence.flat_codes(data, shared.factor.astype(data.dtype, copy=False))
+        memory: dict[str, Any] = {"before": codes, "fresh": np.ones(data.shape[0], bool)}
+        if self.changes:
+            shapes = self.schema(data.shape[1], t)
+            memory |= {f"sent_{name}": np.zeros(shape) for name, shape in shapes.items()}
+        return Local(codes, memory)
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Improve the codes; send the majorizer of the factor, or how it changed."""
+        H, known = shared.factor.astype(data.dtype, copy=False), local.memory
+        codes = self._first_codes(data, local, H)
+        ahead = divergence.ahead(codes, known["before"], self.beta, float(shared.extra["pace"]))
+        new = divergence.move_codes(data, ahead, H, self.beta, self.codes_penalty)
+        sent = self._majorizer(data, new, H)
+        memory: dict[str, Any] = {"before": codes, "fresh": np.zeros_like(known["fresh"])}
+        if self.changes:
+            memory |= {f"sent_{name}": a for name, a in sent.items()}
+            sent = {name: a - known[f"sent_{name}"] for name, a in sent.items()}
+        arrays = {name: a.astype(data.dtype, copy=False) if a.ndim else a for name, a in sent.items()}
+        return Local(new, memory), Message(arrays, data.shape[0])
+
+    def _first_codes(self, data: Data, local: Local, H: Array) -> Array:
+        """Return the codes, those of rows that are new after a few steps."""
+        codes, fresh = local.codes, local.memory["fresh"]
+        for _ in range(FIRST_STEPS if fresh.any() else 0):
+            better = divergence.move_codes(data, codes, H, self.beta, self.codes_penalty)
+            codes = np.where(fresh[:, None], better, codes)
+        return codes
+
+    def _majorizer(self, data: Data, W: Array, H: Array) -> dict[str, Any]:
+        """Return what a client's rows say of the factor at H."""
+        (p, q, _), (up, down, loss) = exponents(self.beta), divergence.for_factor(data, W, H, self.beta)
+        found = {"up": up * H**p, "down": down * divergence.inverse(H, q), "loss": np.float64(loss)}
+        if self.beta == 1:
+            found["down"] = down
+        if any(self.factor_penalty):
+            found["rows"] = np.float64(data.shape[0])
+        return found
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Sum the majorizers, take their minimizer, extrapolate."""
+        summed, old = total(messages), shared.memory
+        sums = {name: old[name] + a if self.changes else a for name, a in summed.arrays.items()}
+        (_, q, g), point = exponents(self.beta), shared.factor.astype(np.float64)
+        down = sums["down"].reshape(self.rank, -1)
+        if any(self.factor_penalty):  # it is given for one row
+            l1, l2 = (float(sums["rows"]) * weight for weight in self.factor_penalty)
+            down = down + (l1 + l2 * point) * divergence.inverse(point, q)
+        down = np.broadcast_to(down, point.shape)
+        H = np.divide(np.maximum(sums["up"], 0), down, out=point ** (1 / g), where=down > 0) ** g
+        loss, rising = float(sums["loss"]), float(sums["loss"]) > shared.loss
+        pace = 0.0 if rising or not self.momentum else float(shared.extra["pace"]) + 1
+        y = divergence.ahead(H, old["factor"], self.beta, pace).astype(summed.dtypes["up"])
+        return Shared(y, {"pace": np.float64(pace)}, {**sums, "factor": H}, loss, 0.0)
+
+    def factor(self, shared: Shared) -> Array:
+        """Return the last minimizer, rows at norm 1; what is broadcast is extrapolated beyond it."""
+        return normalize(shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False))
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """Codes for the final factor."""
+        H = factor.astype(data.dtype, copy=False)
+        return divergence.solve_codes(data, H, self.beta, self.codes_penalty)
+
+
+def divergent(
+    rank: int,
+    *,
+    beta: float = 1.0,
+    momentum: bool = True,
+    codes_penalty: tuple[float, float] = (0.0, 0.0),
+    factor_penalty: tuple[float, float] = (0.0, 0.0),
+) -> Divergence:
+    """The pooled answer under a beta-divergence (1 is Kullback-Leibler, 0 Itakura-Saito), from sums.
+
+    Penalties are ``(l1, l2)``: of every code, and of every entry of the factor for each row.
+    """
+    if not np.isfinite(beta):
+        raise CofactorError(f"beta must be a finite number (1: Kullback-Leibler, 0: Itakura-Saito). Found {beta}.")
+    of_codes, of_factor = Penalty(*codes_penalty), Penalty(*factor_penalty)
+    if min(*of_codes, *of_factor) < 0:
+        raise CofactorError(f"penalties must be numbers >= 0. Found {codes_penalty} and {factor_penalty}.")
+    return Divergence(rank, float(beta), momentum, of_codes, of_factor)

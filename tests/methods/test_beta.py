@@ -1,0 +1,66 @@
+"""Beta-divergences over clients: scikit-learn's multiplicative updates on the pooled rows, from sums."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.decomposition import NMF
+from tests.helpers.methods import play
+
+from cofactor.engines.loop import run
+from cofactor.local import divergence
+from cofactor.method import SERVER, rng
+from cofactor.methods import beta as module
+from cofactor.methods import catalog
+from cofactor.methods.beta import Divergence
+from cofactor.types import CofactorError
+
+
+@pytest.fixture
+def clients():
+    draw = np.random.default_rng(0)
+    H = draw.gamma(0.4, size=(4, 20))
+    return [draw.poisson(draw.gamma(0.5, size=(n, 4)) @ H * 4).astype(float) for n in (20, 25, 12)]
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.02])
+@pytest.mark.parametrize("beta", [0.0, 1.0, 1.5, 2.0, 3.0])
+def test_it_is_scikit_learn_on_the_pooled_rows(clients, beta, penalty, monkeypatch):
+    monkeypatch.setattr(module, "FIRST_STEPS", 0)
+    Xs = [X + 0.1 for X in clients] if beta < 1 else clients
+    X, alpha, ratio = np.vstack(Xs), penalty, 0.5
+    of_codes = divergence.Penalty(X.shape[1] * alpha * ratio, X.shape[1] * alpha * (1 - ratio))
+    method = Divergence(4, beta, False, of_codes, divergence.Penalty(alpha * ratio, alpha * (1 - ratio)))
+    rounds = list(play(method, Xs, 50))
+    shared = method.start(20, rng(0, SERVER, -1))
+    W0 = divergence.flat_codes(X, shared.factor)
+    reference = NMF(
+        4, init="custom", solver="mu", beta_loss=beta, max_iter=50, tol=0, alpha_W=alpha, alpha_H=alpha, l1_ratio=ratio
+    )
+    W = reference.fit_transform(X, W=W0, H=shared.factor.copy())
+    np.testing.assert_allclose(rounds[-1].shared.memory["factor"], reference.components_, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(np.vstack([s.codes for s in rounds[-1].states]), W, rtol=1e-8, atol=1e-10)
+
+
+def test_clients_are_one_client(clients):
+    for form in (np.asarray, sparse.csr_matrix):
+        apart = run(catalog.make("exact-beta", 4), [form(X) for X in clients], rounds=30, seed=1)
+        whole = run(catalog.make("exact-beta", 4), [form(np.vstack(clients))], rounds=30, seed=1)
+        np.testing.assert_allclose(apart.factor, whole.factor, rtol=1e-7, atol=1e-9)
+
+
+def test_momentum_saves_rounds(clients):
+    losses = [run(catalog.make("exact-beta", 4, momentum=m), clients, rounds=40, seed=1).history for m in (True, False)]
+    assert losses[0][-1].loss < losses[1][-1].loss
+
+
+@pytest.mark.parametrize("beta", [1.0, 1.5])
+def test_absent_clients_stay_in_with_their_majorizer(clients, beta):
+    whole = run(catalog.make("exact-beta", 4, beta=beta, momentum=False), clients, rounds=300, seed=1, stop=0.0)
+    some = run(catalog.make("exact-beta", 4, beta=beta), clients, rounds=600, seed=1, participation=0.34, stop=0.0)
+    assert some.history[-1].loss == pytest.approx(whole.history[-1].loss, rel=0.02)
+
+
+@pytest.mark.parametrize("options", [{"beta": float("nan")}, {"codes_penalty": (-1.0, 0.0)}])
+def test_bad_options(options):
+    with pytest.raises(CofactorError, match=r"must be"):
+        catalog.make("exact-beta", 3, **options)
