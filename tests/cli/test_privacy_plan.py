@@ -116,3 +116,10 @@ def test_a_private_fit_does_not_count_rows_to_check_its_delta(home, tmp_path) ->
 def test_what_a_private_fit_cannot_do_leaves_no_folder(home, tmp_path, words, text) -> None:
     assert text in refused("fit", *(home / name for name in FILES), "-k", 3, *words, cwd=tmp_path)
     assert "delta must be below 1/n" in plan(tmp_path, "--epsilon", 1, "--delta", 0.1, "--rows", 100, check=2).stderr
+
+
+def test_a_plan_for_whole_clients_names_its_own_relation(tmp_path) -> None:
+    text = plan(tmp_path, "--epsilon", 1, "--delta", 1e-3, "--unit", "client", "--clients", 100).stdout
+    assert "(unit: client; neighbours: zero out one; accountant: exact Gaussian)" in text
+    assert "zero-out neighbours: what one client holds is replaced by nothing" in text
+    assert "add/remove" not in text

@@ -28,7 +28,7 @@ def test_a_run_costs_what_was_asked_for(name, epsilon, Xs):
     outcome = run(method, Xs)
     assert np.isclose(outcome.epsilon, epsilon, rtol=1e-9)
     spend = outcome.ledger.spend()
-    assert (str(spend.unit), spend.relation, spend.delta, spend.private) == ("client", "add/remove one", 1e-3, True)
+    assert (str(spend.unit), spend.relation, spend.delta, spend.private) == ("client", "zero out one", 1e-3, True)
 
 
 def test_fewer_rounds_cost_less(Xs):

@@ -157,9 +157,7 @@ def test_both_kinds_of_gaussians_together_are_accounted_by_zcdp():
 
 def test_spend_prints_what_an_epsilon_needs():
     text = str(spend([gauss(1, unit=Unit.CLIENT)], 1e-5))
-    expected = (
-        "epsilon = 4.37718 at delta = 1e-05 (unit: client; neighbours: add/remove one; accountant: exact Gaussian)"
-    )
+    expected = "epsilon = 4.37718 at delta = 1e-05 (unit: client; neighbours: zero out one; accountant: exact Gaussian)"
     assert text == expected
     assert "private: no (insecure seed)" in str(spend([gauss(1, private=False)], 1e-5))
     for cost in (gauss, discrete):

@@ -13,7 +13,14 @@ import pytest
 
 from cofactor.report import html
 
-GOOD = {"private": True, "epsilon": 1.0, "delta": 1e-6, "unit": "record", "relation": "add/remove", "text": "a note"}
+GOOD = {
+    "private": True,
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "unit": "record",
+    "relation": "add/remove one",
+    "text": "a note",
+}
 CLAIM = "All releases of this run together satisfy the printed (eps, delta), add/remove neighbours."
 DENIAL = "This run has no (eps, delta) guarantee."
 STAYS = "Raw rows and codes never leave a client; each method's messages are listed and tested."
@@ -46,6 +53,7 @@ def test_a_private_run_prints_its_total(folder: Path) -> None:
         {"unit": "cell"},
         {"unit": None},
         {"relation": "replace one"},
+        {"unit": "client"},  # whose relation is another
         {"relation": None},
     ],
 )

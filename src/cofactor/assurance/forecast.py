@@ -146,10 +146,16 @@ def _expected(ratio: float | None) -> str:
     )
 
 
-def meaning(*, secure: bool) -> list[str]:
+NEIGHBOURS = {
+    Unit.RECORD: "add/remove neighbours",
+    Unit.CLIENT: "zero-out neighbours: what one client holds is replaced by nothing, and that it takes part is known",
+}
+
+
+def meaning(*, secure: bool, unit: str = Unit.RECORD) -> list[str]:
     """Return what the numbers mean, in the words that may be used."""
     lines = [
-        "All releases of a run together satisfy the printed (eps, delta), add/remove neighbours.",
+        f"All releases of a run together satisfy the printed (eps, delta), {NEIGHBOURS[Unit(unit)]}.",
         "Raw rows and codes never leave a client; each method's messages are listed and tested.",
         "Audits give lower bounds: they find bugs, they do not prove privacy.",
     ]

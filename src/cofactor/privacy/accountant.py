@@ -1,7 +1,7 @@
 """The ledger of a run: costs of releases, composed into one true (epsilon, delta).
 
 A cost says which mechanism released something and its ``multiplier``, noise scale over sensitivity, for neighbours
-that differ by one added or removed unit. Gaussians compose exactly, discrete Gaussians by zCDP.
+that differ by one unit. Gaussians compose exactly, discrete Gaussians by zCDP.
 """
 
 from __future__ import annotations
@@ -15,15 +15,21 @@ from cofactor.privacy import gaussian, zcdp
 from cofactor.privacy.errors import BudgetError, ParameterError, UnitError
 from cofactor.privacy.gaussian import check_delta, check_positive
 
-NEIGHBOURS = "add/remove one"
-"""How two data sets that must look alike differ: by one unit that is there or is not."""
-
 
 class Unit(StrEnum):
     """Whose presence is hidden: one record, or everything of one client."""
 
     RECORD = "record"
     CLIENT = "client"
+
+    @property
+    def relation(self) -> str:
+        """How two data sets that must look alike differ.
+
+        By one record that is there or is not; or, as the names and the number of clients are known to all, by what one
+        client holds, which is replaced by nothing.
+        """
+        return "add/remove one" if self is Unit.RECORD else "zero out one"
 
 
 class Mechanism(StrEnum):
@@ -130,4 +136,4 @@ def spend(costs: Iterable[Cost], delta: float) -> Spend:
         name, value = "zCDP", zcdp.epsilon(math.fsum(zcdp.rho(c.multiplier) for c in paid), delta)
     unit = units.pop() if units else Unit.RECORD
     honest = max((c.honest for c in paid), default=1)
-    return Spend(value, delta, unit, NEIGHBOURS, name, all(c.private for c in paid), honest)
+    return Spend(value, delta, unit, unit.relation, name, all(c.private for c in paid), honest)

@@ -183,13 +183,20 @@ def verdict(folder: Folder) -> Verdict:
     return Verdict(True, f"Sizes do not depend on rows: every array had one shape at all clients, which hold {held}.")
 
 
+RELATIONS = {"record": "add/remove one", "client": "zero out one"}
+"""How the neighbours of each unit differ; of any other relation nothing is known."""
+
+
 def guarantee(folder: Folder) -> PrivacyRecord | None:
     """Return the privacy record if, and only if, it is one that may be printed as a guarantee."""
     p = folder.privacy
-    if p is None or not p.private or p.unit not in ("record", "client") or p.epsilon is None or p.delta is None:
+    if p is None or not p.private or p.unit not in RELATIONS or p.epsilon is None or p.delta is None:
         return None
-    adds = "add" in (p.relation or "").lower() and "remove" in (p.relation or "").lower()
-    return p if adds and math.isfinite(p.epsilon) and p.epsilon >= 0 and 0 <= p.delta < 1 else None
+    return (
+        p
+        if p.relation == RELATIONS[p.unit] and math.isfinite(p.epsilon) and p.epsilon >= 0 and 0 <= p.delta < 1
+        else None
+    )
 
 
 def privacy(folder: Folder) -> dict[str, Any]:
