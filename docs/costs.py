@@ -62,6 +62,17 @@ LINES = [
         ("exact",), "2, 3, …", "b*(k*m + k*(k+1)/2) + 16", "b*k*m + 9", SUMS, later
     ),
     Line(("oneshot",), "1", "b*(k*m + k**2) + 16", "b*k*m", f"r*({SUMS})"),
+    Line(
+        ("shared-own",), "1", "b*(k*m + k**2) + 16", "b*k*m", f"r*({SUMS})", first
+    ),
+    Line(
+        ("shared-own",),
+        "2, 3, …",
+        "b*(k*m + k*(k+1)/2) + 16",
+        "b*k*m + 9",
+        SUMS,
+        later,
+    ),
     Line(("exact-beta",), "every", "b*(k*m + k) + 16", "b*k*m + 8", "8*n*m*k"),
     Line(
         (*FNMF, "fedavg", "fedprox", "syn-sd", "asyn-sd"),

@@ -32,6 +32,8 @@ class Traits:
     in every round. ``running``: the server keeps running sums of what clients sent, so their states count.
     ``own``: in its first round every client factorizes alone, and keeps that as ``factor`` and ``own_codes``.
     ``allowance`` pays for the noise of a private method (:class:`cofactor.privacy.allowance.Allowance`).
+    ``apart`` is the weight of what every client adds to the factor for itself (:mod:`cofactor.local.apart`); None:
+    nothing.
     ``judged`` is what says that it is done: its "loss", where that is the objective of all clients in that round, or,
     where losses are of the clients' own copies or of those that answered, how far the "factor" still moves.
     ``stages`` are the rounds in which something new begins: clients join anew, and losses do not compare across.
@@ -45,6 +47,7 @@ class Traits:
     running: bool = False
     own: bool = False
     allowance: Any = None
+    apart: float | None = None
     judged: str = "loss"
     stages: tuple[int, ...] = (0,)
 

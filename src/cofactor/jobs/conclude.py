@@ -11,11 +11,12 @@ from cofactor import ratings
 from cofactor.engines.contract import Client
 from cofactor.jobs.folder import ClientFolder
 from cofactor.kinds.kind import Kind
+from cofactor.local.apart import own_part
 from cofactor.method import rng
 from cofactor.ratings.ranking import rank_users
 from cofactor.records import ClientScore
 from cofactor.select.passports import describe, factorize_alone
-from cofactor.types import Array, Data, Message
+from cofactor.types import Array, Message
 
 TOP, RELEVANT = 10, 4.0
 """Length of the lists that are judged, and the rating from which on an item should be in them."""
@@ -53,7 +54,9 @@ class Conclude:
         """Write codes and pictures; return the finding that all may see."""
         X, W = client.data, client.codes
         self.folder.write_codes(W)
-        tally = self._tally(X, W, factor)
+        if (weight := self.method.traits.apart) is not None:
+            self.folder.write_own(own_part(X, W, factor, weight))
+        tally = self.kind.tally(self.method, X, W, factor)
         if self.private:
             error, rmsd = self.kind.score(tally)
             self.folder.write_json("evaluation.json", ClientScore(self.name, X.shape[0], error, rmsd))
@@ -72,10 +75,7 @@ class Conclude:
         summary = describe(X, factor, codes=client.codes, own=own)
         if not summary.arrays["gram"].any():
             return found._replace(summary=summary)
-        return found._replace(summary=summary, own=self._tally(X, *own))
-
-    def _tally(self, X: Data, W: Array, H: Array) -> Array:
-        return self.kind.tally(self.method, X, W, H)
+        return found._replace(summary=summary, own=self.kind.tally(None, X, *own))
 
 
 def _held(layout: Any, client: Client, factor: Array, held: Any) -> Array:

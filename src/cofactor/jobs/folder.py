@@ -219,6 +219,10 @@ class ClientFolder:
         """Write the client's codes."""
         _write(self.path / "codes.npy", lambda file: np.save(file, W))
 
+    def write_own(self, V: Array) -> None:
+        """Write what the client adds to the factor for itself (k x m)."""
+        _write(self.path / "own.npy", lambda file: np.save(file, V))
+
     def write_pictures(self, panels: Mapping[str, Array]) -> None:
         """Write small pictures of the client's data."""
         _write(self.path / "view.npz", lambda file: np.savez(file, **panels))  # type: ignore[arg-type]

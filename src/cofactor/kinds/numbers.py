@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.kinds.kind import Score, root
-from cofactor.local import arrays, kmeans
+from cofactor.local import apart, arrays, kmeans
 from cofactor.local.stats import squares
 from cofactor.methods.blocks import Blocks
 from cofactor.types import Array, Data, DataError
@@ -29,7 +29,9 @@ class NonNegative:
         return arrays.check(X, client=client)
 
     def tally(self, method: Any, X: Data, W: Array, H: Array) -> Array:
-        """``|X - W H|^2``, ``|X|^2`` and the number of cells."""
+        """``|X - W H|^2``, ``|X|^2`` and the number of cells; a part of the client's own counts to H."""
+        if method is not None and method.traits.apart is not None:
+            H = H + apart.own_part(X, W, H, method.traits.apart)
         return np.array([*squares(X, W, H), float(np.prod(X.shape))])
 
     def score(self, tally: Array) -> Score:

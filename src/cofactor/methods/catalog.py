@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from cofactor.combine.aggregators import Barycentric, Mean, Union
 from cofactor.combine.align import Knn, Lap, LapRho, Sinkhorn, SinkhornRho
 from cofactor.combine.barycenter import FixedPoint
@@ -20,6 +22,7 @@ from cofactor.methods.boolean import BOOLEAN
 from cofactor.methods.clusters import k_means, simplex
 from cofactor.methods.dp_nmf import dp_nmf
 from cofactor.methods.fedmavg import fedmavg, fedmgs
+from cofactor.methods.integrated import Integrated
 from cofactor.methods.moments import Moments, moments
 from cofactor.methods.observed import exact_als, masked_fedmavg
 from cofactor.methods.one_shot import OneShot
@@ -48,6 +51,13 @@ def exact(
     ``start`` is "summaries" (best), "moments" or "lap" (when only sums may be seen) or "random". Where clients lack
     features, ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random.
     """
+    method = Summed(rank, HALS(sweeps), momentum, groups=groups)
+    return _started("random" if groups is not None else start, method, local_rank=local_rank, restarts=restarts)
+
+
+def _started(start: str, method: Any, *, local_rank: int | None = None, restarts: int = 8) -> Method:
+    """Return the method after a start by name."""
+    rank = method.rank
     starts: dict[str, Callable[[], OneShot | Twin | None]] = {
         "summaries": lambda: _summaries(rank, local_rank=local_rank, restarts=restarts, required=False),
         "moments": lambda: Twin(rank, Alone(Summed(rank), ROUNDS)),
@@ -55,10 +65,16 @@ def exact(
         "random": lambda: None,
     }
     if start not in starts:
-        raise CofactorError(f"exact: expected start to be one of {', '.join(starts)}; found {start!r}.")
-    method = Summed(rank, HALS(sweeps), momentum, groups=groups)
-    first = None if groups is not None else starts[start]()
+        raise CofactorError(f"expected start to be one of {', '.join(starts)}; found {start!r}.")
+    first = starts[start]()
     return method if first is None else Staged(first, first.rounds, method)
+
+
+def shared_own(rank: int, *, weight: float = 0.1, start: str = "summaries") -> Method:
+    """Shared and own programs: every client adds to the factor a part of its own, which stays there (LIGER)."""
+    if not (np.isfinite(weight) and weight > 0):
+        raise CofactorError(f"weight must be a number > 0. Found {weight}.")
+    return _started(start, Integrated(rank, float(weight)))
 
 
 def _summaries(rank: int, *, local_rank: int | None, restarts: int, required: bool = True) -> OneShot:
@@ -170,6 +186,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry("oneshot", oneshot),
     Entry("exact-beta", divergent, sums="majorizers of the factor"),
+    Entry("shared-own", shared_own, sums=STATISTICS, secure_options={"start": "moments"}),
     *(
         Entry(name, _fnmf(align, what), paper=FNMF, sums=FACTORS, secure_options={"sums": True})
         for name, align, what in (
