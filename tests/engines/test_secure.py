@@ -21,7 +21,8 @@ from cofactor.types import CofactorError
 
 ROWS = (30, 9, 2, 23, 1)
 IN_SUMS = {
-    **{name: {"start": "moments"} for name in ("exact", "shared-own")},
+    "exact": {"start": "moments"},
+    "shared-own": {"start": "random"},
     **{name: {"sums": True} for name in NAMES if name.startswith("fnmf")},
     **{name: {"align": None} for name in ("felb", "falb", "asso", "grecond", "mebf", "zhang", "elbmf")},
 }
