@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from cofactor.privacy.secure_sum.client import Client
-from cofactor.privacy.secure_sum.keys import new_identity
 from cofactor.privacy.secure_sum.messages import Terms
 from cofactor.privacy.secure_sum.packing import Schema, size, unpack
+from cofactor.privacy.secure_sum.primitives import new_identity
 from cofactor.privacy.secure_sum.protocol import Members, add_up
 from cofactor.privacy.secure_sum.rules import Phase
 from cofactor.privacy.secure_sum.server import Server
@@ -48,7 +48,10 @@ def sum_of(arrays: Mapping[int, Array], gone: Mapping[int, Phase] | None = None)
 
 
 class Round:
-    """All clients and the server of one round; ``vectors`` (of all, or by client) is what they add."""
+    """All clients and the server of one round; ``vectors`` (of all, or by client) is what they add.
+
+    ``graph`` is the number of neighbours and of shares, where not everybody masks with everybody.
+    """
 
     def __init__(
         self,
@@ -59,8 +62,9 @@ class Round:
         session: bytes = b"round 1",
         pairs: Mapping[int, tuple[bytes, bytes]] | None = None,
         vectors: Mapping[int, Array] | None = None,
+        graph: tuple[int, int] | None = None,
     ) -> None:
-        self.terms = Terms(session, tuple(range(clients)), size)
+        self.terms = Terms(session, tuple(range(clients)), size, *(graph or ()))
         self.pairs = pairs or {c: new_identity() for c in range(clients)}
         self.registry = {c: public for c, (_, public) in self.pairs.items()}
         self.server = Server(self.terms, registry=self.registry)

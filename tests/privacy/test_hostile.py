@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.secure import Round
 
 from cofactor.privacy import errors
-from cofactor.privacy.secure_sum.keys import new_identity
 from cofactor.privacy.secure_sum.messages import Inbox, Masked, Reveal, Roster, Survivors, decode, encode
+from cofactor.privacy.secure_sum.primitives import new_identity
 from cofactor.privacy.secure_sum.protocol import PHASES
 from cofactor.privacy.secure_sum.rules import Phase
 

@@ -127,9 +127,9 @@ def test_shamir_needs_the_threshold():
     shares = shamir.split(secret, 3, points=5)
     for points in itertools.permutations(range(1, 6), 3):
         chosen = {x: shares[x - 1] for x in points}
-        assert shamir.join(chosen, 32, weights=shamir.weights(list(points))) == secret
+        assert shamir.join(chosen, 32, weights=shamir.weights(points)) == secret
     two = {x: shares[x - 1] for x in (1, 2)}
-    assert shamir.join(two, 32, weights=shamir.weights([1, 2])) != secret
+    assert shamir.join(two, 32, weights=shamir.weights((1, 2))) != secret
     with pytest.raises(errors.TruncatedError):
         shamir.parse(shares[0][:-1])
     with pytest.raises(errors.TruncatedError):

@@ -13,7 +13,7 @@ from cofactor.plan import Plan
 from cofactor.privacy.accountant import Budget, Unit
 from cofactor.privacy.allowance import Allowance, Privacy, Private
 from cofactor.privacy.errors import ParameterError
-from cofactor.privacy.secure_sum.messages import check_enough
+from cofactor.privacy.secure_sum.neighbours import bound, check_enough
 from cofactor.types import CofactorError
 
 RANK, FEATURES = 10, 1000
@@ -152,7 +152,7 @@ NEIGHBOURS = {
 }
 
 
-def meaning(*, secure: bool, unit: str = Unit.RECORD) -> list[str]:
+def meaning(*, secure: bool, unit: str = Unit.RECORD, clients: int | None = None) -> list[str]:
     """Return what the numbers mean, in the words that may be used."""
     lines = [
         f"All releases of a run together satisfy the printed (eps, delta), {NEIGHBOURS[Unit(unit)]}.",
@@ -165,6 +165,7 @@ def meaning(*, secure: bool, unit: str = Unit.RECORD) -> list[str]:
             "sum; the sums themselves are disclosed. The cryptography is unaudited and assumes honest-but-curious "
             "parties. The total assumes the printed number of honest clients."
         )
+        lines += [f"Masks: {bound(clients)}."] if clients else []
     return lines
 
 

@@ -66,7 +66,7 @@ def plan(
     Console().print(table)
     console.print("Sigmas are in units of Delta, the bound of what one unit can change.")
     console.print(found.expected, style="" if found.ratio is None or found.ratio < forecast.CLEAR else "yellow")
-    for line in forecast.meaning(secure=secure, unit=unit):
+    for line in forecast.meaning(secure=secure, unit=unit, clients=clients):
         console.print(f"- {line}")
 
 

@@ -22,7 +22,8 @@ from cofactor.methods.refusals import NOT_ADDITIVE
 from cofactor.plan import Plan, Stream
 from cofactor.privacy.allowance import honest_of
 from cofactor.privacy.errors import PrivacyError
-from cofactor.privacy.secure_sum.messages import Terms, check_enough
+from cofactor.privacy.secure_sum.messages import Terms
+from cofactor.privacy.secure_sum.neighbours import check_enough
 from cofactor.privacy.secure_sum.packing import Schema
 from cofactor.types import Array, Data, Message, Shared
 
@@ -31,7 +32,7 @@ SMALL = 2.0**-10
 
 @dataclass(frozen=True)
 class Secure:
-    """Wrap any engine: every round is one secure summation over its participants (3 to 200).
+    """Wrap any engine: every round is one secure summation over its participants, at least three.
 
     Clients get long-term keys when the run starts, and sign the fresh keys of every round with them. Values travel as
     multiples of 2^-24, so data should be of a scale of about 1.

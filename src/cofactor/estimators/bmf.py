@@ -41,7 +41,7 @@ class FederatedBMF(Federated):
     random_state : seed; an int gives the same bits everywhere.
     engine : what carries the messages; None runs all clients in this process.
     privacy : a :class:`~cofactor.privacy.Privacy` with ``unit="client"``, for felb, falb and the votes; no sweeps then.
-    secure : add messages up under masks, so that only their sum can be seen (3 to 200 clients).
+    secure : add messages up under masks, so that only their sum can be seen (3 clients or more).
     options : further options of the named method, such as ``{"local": "asso"}``.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
 

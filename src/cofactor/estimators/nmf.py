@@ -39,7 +39,7 @@ class FederatedNMF(Federated):
     engine : what carries the messages; None runs all clients in this process.
     privacy : a :class:`~cofactor.privacy.Privacy`; all releases of the fit together satisfy it. ``"exact"`` then
         becomes ``"dp-moments"``. Codes and errors stay with the clients.
-    secure : add messages up under masks, so that only their sum can be seen (3 to 200 clients).
+    secure : add messages up under masks, so that only their sum can be seen (3 clients or more).
     options : options of the named method, such as ``{"start": "moments"}``.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
 

@@ -18,7 +18,7 @@ from cofactor.privacy.errors import ParameterError
 from cofactor.privacy.gaussian import check_positive
 from cofactor.privacy.mechanisms import DiscreteGaussian, Gaussian
 from cofactor.privacy.randomness import Source
-from cofactor.privacy.secure_sum.messages import threshold
+from cofactor.privacy.secure_sum.neighbours import threshold
 from cofactor.types import Array, Message, Shared
 
 

@@ -1,8 +1,8 @@
 """A client of secure summation (Bonawitz et al. 2017, "Practical secure aggregation", protocol of figure 4).
 
 Client u with fresh secrets (mask key s_u, seed b_u) sends, modulo 2^64,
-``y_u = x_u + PRG(b_u) + sum_{u < v} PRG(s_uv) - sum_{v < u} PRG(s_uv)``. Each check comes before the first change
-of state, so a refused message leaves the client as it was.
+``y_u = x_u + PRG(b_u) + sum_{u < v} PRG(s_uv) - sum_{v < u} PRG(s_uv)``, over its neighbours v. Each check comes
+before the first change of state, so a refused message leaves the client as it was.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cofactor.privacy.errors import (
     UnknownClientError,
 )
 from cofactor.privacy.grid import to_grid
-from cofactor.privacy.secure_sum import keys, shamir
+from cofactor.privacy.secure_sum import primitives, shamir
 from cofactor.privacy.secure_sum.messages import (
     Inbox,
     Masked,
@@ -37,7 +37,15 @@ from cofactor.privacy.secure_sum.messages import (
     Terms,
     Unmasking,
 )
-from cofactor.privacy.secure_sum.rules import Phase, address, check_roster, check_share, pair_key, seed_hash
+from cofactor.privacy.secure_sum.rules import (
+    Phase,
+    address,
+    check_roster,
+    check_share,
+    pair_masks,
+    seed_hash,
+    seed_mask,
+)
 from cofactor.types import Array
 
 _EXPECTED: dict[Phase, type] = {
@@ -55,13 +63,14 @@ class Client:
     """
 
     def __init__(self, terms: Terms, client: int, *, identity: bytes, registry: Mapping[int, bytes]) -> None:
-        terms.point(client)
+        terms.check(client)
         self.terms, self.client, self.phase = terms, client, Phase.ADVERTISE
         self._tag, self._identity, self._registry = terms.tag, identity, dict(registry)
-        self._seal_secret, self._seal_public = keys.new_exchange()
-        self._mask_secret, self._mask_public = keys.new_exchange()
-        self._seed = secrets.token_bytes(keys.KEY_BYTES)
+        self._seal_secret, self._seal_public = primitives.new_exchange()
+        self._mask_secret, self._mask_public = primitives.new_exchange()
+        self._seed = secrets.token_bytes(primitives.KEY_BYTES)
         self._roster: dict[int, RoundKeys] = {}
+        self._agreed: dict[int, bytes] = {}  # peer -> what both of us know, for sealed shares
         self._held: dict[int, tuple[bytes, bytes]] = {}  # owner -> shares of its mask key and of its seed
 
     def answer(self, message: Any, values: Array) -> Any:
@@ -76,21 +85,21 @@ class Client:
         """Return the signed public keys of this round."""
         self._expect(Phase.ADVERTISE)
         public = (self._seal_public, self._mask_public)
-        signature = keys.sign(self._identity, self._tag, client=self.client, keys=public)
+        signature = primitives.sign(self._identity, self._tag, client=self.client, keys=public)
         self.phase = Phase.SHARE
         return RoundKeys(self._tag, self.client, *public, signature)
 
     def share(self, roster: Roster) -> Shares:
-        """Check everybody's keys; return shares of both secrets, sealed for each peer."""
+        """Check the keys of the neighbours; return shares of both secrets, sealed for each of them."""
         self._expect(Phase.SHARE, roster)
-        peers = check_roster(roster.keys, self.terms, self._registry)
-        mine = peers.get(self.client)
+        peers = check_roster(roster.keys, self.terms, self._registry, client=self.client)
+        mine = peers.pop(self.client, None)
         if mine is None or (mine.seal_key, mine.mask_key) != (self._seal_public, self._mask_public):
             raise UnknownClientError(f"the roster does not list client {self.client} with its own keys.")
-        points, t = len(self.terms.clients), self.terms.threshold
-        pairs = list(zip(shamir.split(self._mask_secret, t, points=points), shamir.split(self._seed, t, points=points)))
-        sealed = tuple(self._seal(peers[v], pairs[self.terms.point(v) - 1]) for v in peers if v != self.client)
-        self._roster, self._held = peers, {self.client: pairs[self.terms.point(self.client) - 1]}
+        agreed = dict(zip(peers, primitives.agree(self._seal_secret, [p.seal_key for p in peers.values()])))
+        pairs = self._split()
+        sealed = tuple(self._seal(v, agreed[v], pairs[v]) for v in peers)
+        self._roster, self._agreed, self._held = peers, agreed, {self.client: pairs[self.client]}
         self.phase = Phase.MASK
         return Shares(self._tag, self.client, seed_hash(self._tag, self._seed), sealed)
 
@@ -99,13 +108,8 @@ class Client:
         self._expect(Phase.MASK, inbox)
         held = self._open(inbox)
         words = self._fixed(values)
-        words += keys.mask(keys.derive(self._seed, self._tag, purpose=b"seed", parties=(self.client,) * 2), words.size)
-        for peer in held:
-            stream = keys.mask(pair_key(self._tag, self._mask_secret, self.client, self._roster[peer]), words.size)
-            if self.client < peer:
-                words += stream
-            else:
-                words -= stream
+        words += seed_mask(self.terms, self._seed, self.client)
+        words += pair_masks(self.terms, self._mask_secret, self.client, [self._roster[peer] for peer in held])
         self._held |= held
         self.phase = Phase.UNMASK
         return Masked(self._tag, self.client, words.astype("<u8", copy=False).tobytes())
@@ -118,10 +122,12 @@ class Client:
         alive = set(survivors.clients)
         if len(alive) != len(survivors.clients):
             raise DuplicateError("a survivor is listed twice.")
-        if not alive <= set(self._held) or self.client not in alive:
+        near = alive.intersection(self.terms.holders(self.client))
+        if not (near <= set(self._held) and alive <= set(self.terms.clients)) or self.client not in alive:
             raise UnknownClientError("survivors must be clients that shared their keys, this one among them.")
-        if len(alive) < self.terms.threshold:
-            raise ThresholdError(f"at least {self.terms.threshold} survivors were expected. Found {len(alive)}.")
+        for found, least in ((alive, self.terms.threshold), (near, self.terms.shares)):
+            if len(found) < least:
+                raise ThresholdError(f"at least {least} survivors were expected. Found {len(found)}.")
         seeds = tuple(Reveal(v, pair[1]) for v, pair in sorted(self._held.items()) if v in alive)
         gone = tuple(Reveal(v, pair[0]) for v, pair in sorted(self._held.items()) if v not in alive)
         self.phase = Phase.DONE
@@ -134,14 +140,16 @@ class Client:
         if message is not None and message.session != self._tag:
             raise ReplayError(f"client {self.client}: the message belongs to another session.")
 
-    def _seal(self, peer: RoundKeys, pair: tuple[bytes, bytes]) -> SealedShare:
-        key = self._box_key(peer, sender=self.client, recipient=peer.client)
-        box = keys.seal(key, b"".join(pair), context=address(self._tag, self.client, peer.client))
-        return SealedShare(self._tag, self.client, peer.client, box)
+    def _split(self) -> dict[int, tuple[bytes, bytes]]:
+        """Return for every holder its shares of the mask key and of the seed."""
+        holders, least = self.terms.holders(self.client), self.terms.shares
+        both = [shamir.split(secret, least, points=len(holders)) for secret in (self._mask_secret, self._seed)]
+        return dict(zip(holders, zip(*both, strict=True), strict=True))
 
-    def _box_key(self, peer: RoundKeys, *, sender: int, recipient: int) -> bytes:
-        secret = keys.agree(self._seal_secret, peer.seal_key)
-        return keys.derive(secret, self._tag, purpose=b"box", parties=(sender, recipient))
+    def _seal(self, peer: int, agreed: bytes, pair: tuple[bytes, bytes]) -> SealedShare:
+        key = primitives.derive(agreed, self._tag, purpose=b"box", parties=(self.client, peer))
+        box = primitives.seal(key, b"".join(pair), context=address(self._tag, self.client, peer))
+        return SealedShare(self._tag, self.client, peer, box)
 
     def _open(self, inbox: Inbox) -> dict[int, tuple[bytes, bytes]]:
         if inbox.recipient != self.client:
@@ -153,14 +161,15 @@ class Client:
                 raise DuplicateError(f"client {sealed.sender} sent two shares to client {self.client}.")
             if sealed.sender not in self._roster or sealed.sender == self.client:
                 raise UnknownClientError(f"client {sealed.sender} did not advertise keys in this round.")
-            key = self._box_key(self._roster[sealed.sender], sender=sealed.sender, recipient=self.client)
-            data = keys.unseal(key, sealed.box, context=address(self._tag, sealed.sender, self.client))
+            way = (sealed.sender, self.client)
+            key = primitives.derive(self._agreed[sealed.sender], self._tag, purpose=b"box", parties=way)
+            data = primitives.unseal(key, sealed.box, context=address(self._tag, *way))
             pair = (data[: shamir.SHARE_BYTES], data[shamir.SHARE_BYTES :])
             for part in pair:
                 shamir.parse(part)
             held[sealed.sender] = pair
-        if len(held) + 1 < self.terms.threshold:
-            raise ThresholdError(f"shares of {self.terms.threshold} clients were expected. Found {len(held) + 1}.")
+        if len(held) + 1 < self.terms.shares:
+            raise ThresholdError(f"shares of {self.terms.shares} clients were expected. Found {len(held) + 1}.")
         return held
 
     def _fixed(self, values: Array) -> Array:

@@ -9,38 +9,29 @@ import hashlib
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from cofactor.privacy.errors import ParameterError, TruncatedError, UnknownClientError
+from cofactor.privacy.secure_sum.neighbours import check_enough, circle, threshold
 
-MIN_CLIENTS = 3
 Reader = Callable[[memoryview, int], tuple[Any, int]]
 """(bytes, position) -> (value, next position)."""
-
-
-def threshold(clients: int) -> int:
-    """Return ``floor(2c/3) + 1``: how many of c clients must answer, at least three."""
-    check_enough(clients)
-    return 2 * clients // 3 + 1
-
-
-def check_enough(clients: int) -> None:
-    """Refuse a sum over so few that it would tell of one of them."""
-    if clients < MIN_CLIENTS:
-        raise ParameterError(f"secure summation needs at least {MIN_CLIENTS} clients. Found {clients}.")
 
 
 @dataclass(frozen=True)
 class Terms:
     """What all agree on before a round: a session name that is never used again, the clients, the vector size.
 
-    So many clients as :func:`threshold` says must answer, and fewer learn nothing together.
+    ``threshold`` clients must answer. Everybody masks with everybody, or, if it is given, with so many ``neighbours``,
+    of whom ``shares`` must put theirs together to rebuild a secret: fewer learn nothing of it.
     """
 
     session: bytes
     clients: tuple[int, ...]
     size: int
+    neighbours: int | None = None
+    shares: int = 0
 
     def __post_init__(self) -> None:
         check_enough(len(self.clients))
@@ -48,25 +39,51 @@ class Terms:
             raise ParameterError("client numbers must be different, not negative and in ascending order.")
         if self.size < 1:
             raise ParameterError(f"the vector must have at least one value. Found {self.size}.")
+        if self.neighbours is None:
+            object.__setattr__(self, "shares", self.threshold)
+            return
+        if self.neighbours % 2 or not 0 < self.neighbours < len(self.clients) - 1:
+            raise ParameterError(
+                f"an even number of neighbours below {len(self.clients) - 1} was expected. Found {self.neighbours}."
+            )
+        if not 1 < self.shares <= self.neighbours:
+            raise ParameterError(f"between 2 and {self.neighbours} shares were expected. Found {self.shares}.")
 
-    @property
+    @cached_property
     def threshold(self) -> int:
         """The number of clients that must answer."""
         return threshold(len(self.clients))
 
-    @property
+    @cached_property
     def tag(self) -> bytes:
         """A hash of all terms; carried by every message, so none fits into another session."""
-        head = struct.pack(">3Q", len(self.session), len(self.clients), self.size)
+        sizes = len(self.session), len(self.clients), self.size, self.neighbours or 0, self.shares
         body = struct.pack(f">{len(self.clients)}Q", *self.clients)
-        return hashlib.sha256(b"cofactor secure sum 1" + head + body + self.session).digest()
+        return hashlib.sha256(b"cofactor secure sum 2" + struct.pack(">5Q", *sizes) + body + self.session).digest()
 
-    def point(self, client: int) -> int:
-        """Return where a client's shares are evaluated: 1, 2, ... in the order of the clients."""
-        try:
-            return self.clients.index(client) + 1
-        except ValueError:
-            raise UnknownClientError(f"client {client} is no participant of this round.") from None
+    def check(self, client: int) -> None:
+        """Refuse a client that takes no part."""
+        if client not in self._places:
+            raise UnknownClientError(f"client {client} is no participant of this round.")
+
+    def holders(self, client: int) -> tuple[int, ...]:
+        """Return who holds a share of a client's secrets, in ascending order: its neighbours and itself.
+
+        A share is the value of a polynomial at 1, 2, ... in this order.
+        """
+        self.check(client)
+        if self.neighbours is None:
+            return self.clients
+        count, place, half = len(self.clients), self._places[client], self.neighbours // 2
+        return tuple(sorted(self._circle[(place + step) % count] for step in range(-half, half + 1)))
+
+    @cached_property
+    def _circle(self) -> tuple[int, ...]:
+        return self.clients if self.neighbours is None else circle(self.tag, self.clients)
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {client: place for place, client in enumerate(self._circle)}
 
 
 @dataclass(frozen=True)
@@ -82,7 +99,7 @@ class RoundKeys:
 
 @dataclass(frozen=True)
 class Roster:
-    """Server to clients: the keys of all who advertised."""
+    """Server to client: the keys of its neighbours who advertised, and its own."""
 
     session: bytes
     keys: tuple[RoundKeys, ...]

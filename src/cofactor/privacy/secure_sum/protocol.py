@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cofactor.privacy.secure_sum.client import Client
-from cofactor.privacy.secure_sum.keys import new_identity
 from cofactor.privacy.secure_sum.messages import Terms, decode, encode
+from cofactor.privacy.secure_sum.neighbours import bound
 from cofactor.privacy.secure_sum.packing import Schema, pack, size, unpack
+from cofactor.privacy.secure_sum.primitives import new_identity
 from cofactor.privacy.secure_sum.rules import Phase
 from cofactor.privacy.secure_sum.server import Server
 from cofactor.types import Array, Message
@@ -71,6 +72,14 @@ def add_up(terms: Terms, registry: Mapping[int, bytes], ask: Ask) -> Sum:
     return Sum(server.result(), server.survivors, sent)
 
 
+def terms_of(name: bytes, clients: tuple[int, ...], size: int) -> Terms:
+    """Return the terms of a round: with as many neighbours as so many clients need."""
+    found = bound(len(clients))
+    if found.neighbours == len(clients) - 1:
+        return Terms(name, clients, size)
+    return Terms(name, clients, size, found.neighbours, found.shares)
+
+
 def add_messages(
     name: bytes, clients: tuple[int, ...], schema: Schema, *, registry: Mapping[int, bytes], ask: AskUnder
 ) -> tuple[Message, tuple[int, ...], int]:
@@ -78,6 +87,6 @@ def add_messages(
 
     ``ask(terms, inbox)`` carries a phase. Returns the sum as a message, the survivors, and the bytes that were sent.
     """
-    terms = Terms(name, clients, size(schema))
+    terms = terms_of(name, clients, size(schema))
     found = add_up(terms, registry, lambda phase, inbox: ask(terms, inbox))
     return unpack(found.total, schema), found.survivors, found.sent

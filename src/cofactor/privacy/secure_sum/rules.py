@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+
+import numpy as np
 
 from cofactor.privacy.errors import (
     DuplicateError,
@@ -15,10 +17,11 @@ from cofactor.privacy.errors import (
     TruncatedError,
     UnknownClientError,
 )
-from cofactor.privacy.secure_sum import keys, shamir
+from cofactor.privacy.secure_sum import primitives, shamir
 from cofactor.privacy.secure_sum.messages import RoundKeys, SealedShare, Terms
+from cofactor.types import Array
 
-BOX_BYTES = 2 * shamir.SHARE_BYTES + keys.TAG_BYTES
+BOX_BYTES = 2 * shamir.SHARE_BYTES + primitives.TAG_BYTES
 
 
 class Phase(StrEnum):
@@ -31,16 +34,21 @@ class Phase(StrEnum):
     DONE = "done"
 
 
-def check_roster(listed: tuple[RoundKeys, ...], terms: Terms, registry: Mapping[int, bytes]) -> dict[int, RoundKeys]:
-    """Return keys by client; refuses too few, doubled, unknown, replayed or unsigned ones."""
+def check_roster(
+    listed: tuple[RoundKeys, ...], terms: Terms, registry: Mapping[int, bytes], *, client: int
+) -> dict[int, RoundKeys]:
+    """Return the keys of a client's neighbours; refuses too few, doubled, strange, replayed or unsigned ones."""
     found: dict[int, RoundKeys] = {}
+    near = set(terms.holders(client))
     for item in listed:
         check_keys(item, terms, registry)
         if item.client in found:
             raise DuplicateError(f"the keys of client {item.client} are listed twice.")
+        if item.client not in near:
+            raise UnknownClientError(f"client {item.client} is no neighbour of client {client}.")
         found[item.client] = item
-    if len(found) < terms.threshold:
-        raise ThresholdError(f"keys of at least {terms.threshold} clients were expected. Found {len(found)}.")
+    if len(found) < terms.shares:
+        raise ThresholdError(f"keys of at least {terms.shares} clients were expected. Found {len(found)}.")
     publics = [k for item in found.values() for k in (item.seal_key, item.mask_key)]
     if len(set(publics)) != len(publics):
         raise DuplicateError("two round keys are the same.")
@@ -51,11 +59,11 @@ def check_keys(item: RoundKeys, terms: Terms, registry: Mapping[int, bytes]) -> 
     """Refuse round keys of another session, of no participant, or without its signature."""
     if item.session != terms.tag:
         raise ReplayError(f"the keys of client {item.client} belong to another session.")
-    terms.point(item.client)
+    terms.check(item.client)
     if item.client not in registry:
         raise UnknownClientError(f"no long-term key is registered for client {item.client}.")
     pair = (item.seal_key, item.mask_key)
-    keys.verify(registry[item.client], terms.tag, client=item.client, keys=pair, signature=item.signature)
+    primitives.verify(registry[item.client], terms.tag, client=item.client, keys=pair, signature=item.signature)
 
 
 def check_share(sealed: SealedShare, tag: bytes, *, recipient: int) -> None:
@@ -68,10 +76,23 @@ def check_share(sealed: SealedShare, tag: bytes, *, recipient: int) -> None:
         raise TruncatedError(f"a sealed share of {BOX_BYTES} bytes was expected. Found {len(sealed.box)}.")
 
 
-def pair_key(tag: bytes, secret: bytes, client: int, peer: RoundKeys) -> bytes:
-    """Return the mask key that two clients share, from the secret of one and the public key of the other."""
-    pair = (min(client, peer.client), max(client, peer.client))
-    return keys.derive(keys.agree(secret, peer.mask_key), tag, purpose=b"pair", parties=pair)
+def pair_masks(terms: Terms, secret: bytes, client: int, peers: Sequence[RoundKeys]) -> Array:
+    """Return what a client adds for the masks that it shares with others: ``sum_{u < v} PRG(s_uv) - sum_{v < u} ...``.
+
+    From the secret of one and the public keys of the others, modulo 2^64.
+    """
+    total = np.zeros(terms.size, dtype=np.uint64)
+    for peer, shared in zip(peers, primitives.agree(secret, [p.mask_key for p in peers]), strict=True):
+        pair = (min(client, peer.client), max(client, peer.client))
+        stream = primitives.mask(primitives.derive(shared, terms.tag, purpose=b"pair", parties=pair), terms.size)
+        np.add(total, stream, out=total) if client < peer.client else np.subtract(total, stream, out=total)
+    return total
+
+
+def seed_mask(terms: Terms, seed: bytes, client: int) -> Array:
+    """Return the mask that a client has for itself: ``PRG(b_u)``."""
+    key = primitives.derive(seed, terms.tag, purpose=b"seed", parties=(client, client))
+    return primitives.mask(key, terms.size)
 
 
 def seed_hash(tag: bytes, seed: bytes) -> bytes:

@@ -5,7 +5,7 @@ It sees public keys, sealed boxes, masked vectors and shares of one secret per c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,19 +22,19 @@ from cofactor.privacy.errors import (
     UnknownClientError,
 )
 from cofactor.privacy.grid import from_grid
-from cofactor.privacy.secure_sum import keys, shamir
+from cofactor.privacy.secure_sum import primitives, shamir
 from cofactor.privacy.secure_sum.messages import (
     Inbox,
     Masked,
-    Reveal,
     Roster,
     RoundKeys,
+    SealedShare,
     Shares,
     Survivors,
     Terms,
     Unmasking,
 )
-from cofactor.privacy.secure_sum.rules import Phase, check_keys, check_share, pair_key, seed_hash
+from cofactor.privacy.secure_sum.rules import Phase, check_keys, check_share, pair_masks, seed_hash, seed_mask
 from cofactor.types import Array
 
 _EXPECTED: dict[Phase, type] = {
@@ -55,7 +55,8 @@ class Server:
         self.terms, self.phase = terms, Phase.ADVERTISE
         self._tag, self._registry = terms.tag, dict(registry)
         self._keys: dict[int, RoundKeys] = {}
-        self._shares: dict[int, Shares] = {}
+        self._hashes: dict[int, bytes] = {}  # of the seeds of those who shared
+        self._boxes: dict[int, list[SealedShare]] = {c: [] for c in terms.clients}  # by recipient
         self._masked: set[int] = set()
         self._sum = np.zeros(terms.size, dtype=np.uint64)
         self._answers: dict[int, Unmasking] = {}
@@ -82,11 +83,7 @@ class Server:
         if self.phase is Phase.DONE:
             raise OrderError("the round is over.")
         answered = self._answered()
-        if len(answered) < self.terms.threshold:
-            raise ThresholdError(
-                f"phase {self.phase}: answers of at least {self.terms.threshold} clients were expected. "
-                f"Found {len(answered)}; the sum stays hidden."
-            )
+        self._check_enough(answered)
         if self.phase is Phase.UNMASK:
             self._sum = self._unmasked()
             self.phase = Phase.DONE
@@ -95,36 +92,52 @@ class Server:
         self.phase = {Phase.ADVERTISE: Phase.SHARE, Phase.SHARE: Phase.MASK, Phase.MASK: Phase.UNMASK}[self.phase]
         return outgoing
 
+    def _check_enough(self, answered: Collection[int]) -> None:
+        """Refuse to go on with too few clients, or with too few neighbours of one to rebuild its secrets."""
+        if len(answered) < self.terms.threshold:
+            raise ThresholdError(
+                f"phase {self.phase}: answers of at least {self.terms.threshold} clients were expected. "
+                f"Found {len(answered)}; the sum stays hidden."
+            )
+        if self.terms.neighbours is None:
+            return
+        for client in self._hashes if self._hashes else answered:
+            found = sum(holder in answered for holder in self.terms.holders(client))
+            if found < self.terms.shares:
+                raise ThresholdError(
+                    f"phase {self.phase}: answers of at least {self.terms.shares} of the neighbours of client {client} "
+                    f"were expected. Found {found}; the sum stays hidden."
+                )
+
     def result(self) -> Array:
         """Return the sum over the survivors (float64)."""
         if self.phase is not Phase.DONE:
             raise OrderError(f"the sum is known after unmasking. The server is in phase {self.phase}.")
         return from_grid(self._sum.view(np.int64))
 
-    def _answered(self) -> set[int]:
-        done: dict[Phase, Any] = {
+    def _answered(self) -> Collection[int]:
+        done: dict[Phase, Collection[int]] = {
             Phase.ADVERTISE: self._keys,
-            Phase.SHARE: self._shares,
+            Phase.SHARE: self._hashes,
             Phase.MASK: self._masked,
             Phase.UNMASK: self._answers,
         }
-        return set(done[self.phase])
+        return done[self.phase]
 
-    def _invited(self) -> set[int]:
-        before: dict[Phase, Any] = {
+    def _invited(self) -> Collection[int]:
+        before: dict[Phase, Collection[int]] = {
             Phase.ADVERTISE: self.terms.clients,
             Phase.SHARE: self._keys,
-            Phase.MASK: self._shares,
+            Phase.MASK: self._hashes,
             Phase.UNMASK: self._masked,
         }
-        return set(before[self.phase])
+        return before[self.phase]
 
     def _next(self, client: int) -> Roster | Inbox | Survivors:
         if self.phase is Phase.ADVERTISE:
-            return Roster(self._tag, tuple(self._keys[c] for c in sorted(self._keys)))
+            return Roster(self._tag, tuple(self._keys[c] for c in self.terms.holders(client) if c in self._keys))
         if self.phase is Phase.SHARE:
-            boxes = (s for c in sorted(self._shares) for s in self._shares[c].shares if s.recipient == client)
-            return Inbox(self._tag, client, tuple(boxes))
+            return Inbox(self._tag, client, tuple(sorted(self._boxes[client], key=lambda box: box.sender)))
         return Survivors(self._tag, self.survivors)
 
     def _receive_keys(self, message: RoundKeys) -> None:
@@ -132,16 +145,19 @@ class Server:
         self._keys[message.client] = message
 
     def _receive_shares(self, message: Shares) -> None:
-        wanted = sorted(set(self._keys) - {message.client})
-        if len(message.seed_hash) != keys.KEY_BYTES:
-            raise TruncatedError(f"a seed hash of {keys.KEY_BYTES} bytes was expected. Found {len(message.seed_hash)}.")
+        wanted = [c for c in self.terms.holders(message.client) if c in self._keys and c != message.client]
+        if len(message.seed_hash) != primitives.KEY_BYTES:
+            found = len(message.seed_hash)
+            raise TruncatedError(f"a seed hash of {primitives.KEY_BYTES} bytes was expected. Found {found}.")
         if len(message.shares) != len(wanted):
             raise ShapeError(f"{len(wanted)} shares were expected. Found {len(message.shares)}.")
         for sealed, peer in zip(sorted(message.shares, key=lambda s: s.recipient), wanted):
             check_share(sealed, self._tag, recipient=peer)
             if sealed.sender != message.client:
                 raise MisaddressedError(f"client {message.client} sent a share in the name of {sealed.sender}.")
-        self._shares[message.client] = message
+        self._hashes[message.client] = message.seed_hash
+        for sealed in message.shares:
+            self._boxes[sealed.recipient].append(sealed)
 
     def _receive_masked(self, message: Masked) -> None:
         if len(message.words) != 8 * self.terms.size:
@@ -151,7 +167,8 @@ class Server:
         self._masked.add(message.client)
 
     def _receive_unmasking(self, message: Unmasking) -> None:
-        wanted = list(self.survivors), sorted(set(self._shares) - self._masked)
+        held = [c for c in self.terms.holders(message.client) if c in self._hashes]
+        wanted = [c for c in held if c in self._masked], [c for c in held if c not in self._masked]
         if ([r.owner for r in message.seeds], [r.owner for r in message.keys]) != wanted:
             raise ShapeError(f"client {message.client}: seeds of {wanted[0]} and keys of {wanted[1]} were expected.")
         for reveal in message.seeds + message.keys:
@@ -159,34 +176,34 @@ class Server:
         self._answers[message.client] = message
 
     def _unmasked(self) -> Array:
+        """Take off the own masks of the survivors, and what they share with those who dropped out."""
         total = self._sum.copy()
-        chosen = sorted(self._answers)[: self.terms.threshold]
-        lagrange = shamir.weights([self.terms.point(c) for c in chosen])
-        for i, owner in enumerate(self.survivors):
-            seed = self._rebuild(owner, {c: self._answers[c].seeds[i] for c in chosen}, lagrange)
-            if seed is None or seed_hash(self._tag, seed) != self._shares[owner].seed_hash:
-                raise ForgedShareError(f"the shares of the seed of client {owner} do not give the announced seed.")
-            total -= keys.mask(keys.derive(seed, self._tag, purpose=b"seed", parties=(owner, owner)), total.size)
-        for i, owner in enumerate(sorted(set(self._shares) - self._masked)):
-            secret = self._rebuild(owner, {c: self._answers[c].keys[i] for c in chosen}, lagrange)
-            if secret is None or keys.public_of(secret) != self._keys[owner].mask_key:
-                raise ForgedShareError(f"the shares of the mask key of client {owner} do not give its announced key.")
-            total += self._stray(owner, secret)
+        told = {
+            c: ({r.owner: r.share for r in m.keys}, {r.owner: r.share for r in m.seeds})
+            for c, m in self._answers.items()
+        }
+        for owner in self._hashes:
+            alive = owner in self._masked
+            secret = self._rebuild(owner, {c: pair[alive] for c, pair in told.items()})
+            if alive:
+                if secret is None or seed_hash(self._tag, secret) != self._hashes[owner]:
+                    raise ForgedShareError(f"the shares of the seed of client {owner} do not give the announced seed.")
+                total -= seed_mask(self.terms, secret, owner)
+            else:
+                if secret is None or primitives.public_of(secret) != self._keys[owner].mask_key:
+                    raise ForgedShareError(
+                        f"the shares of the mask key of client {owner} do not give its announced key."
+                    )
+                # what the owner would have added for these masks is what its neighbours have subtracted
+                peers = [self._keys[c] for c in self.terms.holders(owner) if c in self._masked]
+                total += pair_masks(self.terms, secret, owner, peers)
         return total
 
-    def _rebuild(self, owner: int, reveals: dict[int, Reveal], lagrange: dict[int, int]) -> bytes | None:
-        shares = {self.terms.point(c): r.share for c, r in reveals.items()}
-        return shamir.join(shares, keys.KEY_BYTES, weights=lagrange)
-
-    def _stray(self, owner: int, secret: bytes) -> Array:
-        """Return what cancels the masks that survivors share with a client that dropped out."""
-        total = np.zeros(self.terms.size, dtype=np.uint64)
-        for client in self.survivors:
-            stream = keys.mask(pair_key(self._tag, secret, owner, self._keys[client]), total.size)
-            total += (
-                stream if owner < client else -stream
-            )  # survivor u added -stream for u > owner, +stream for u < owner
-        return total
+    def _rebuild(self, owner: int, told: Mapping[int, Mapping[int, bytes]]) -> bytes | None:
+        """Return a secret from the shares of the first so many who hold one."""
+        shares = {point: told[c][owner] for point, c in enumerate(self.terms.holders(owner), start=1) if c in told}
+        chosen = tuple(shares)[: self.terms.shares]
+        return shamir.join({x: shares[x] for x in chosen}, primitives.KEY_BYTES, weights=shamir.weights(chosen))
 
 
 _RECEIVERS: dict[Phase, Any] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from functools import lru_cache
 
 from cofactor.privacy.errors import ParameterError, TruncatedError
 
@@ -20,7 +21,8 @@ def split(secret: bytes, threshold: int, *, points: int) -> list[bytes]:
     return [_value(coefficients, constant, x).to_bytes(SHARE_BYTES, "big") for x in range(1, points + 1)]
 
 
-def weights(points: list[int]) -> dict[int, int]:
+@lru_cache(maxsize=64)
+def weights(points: tuple[int, ...]) -> dict[int, int]:
     """Return the Lagrange weights at zero, ``prod_{j != i} x_j / (x_j - x_i)``, for different points."""
     found = {}
     for x in points:

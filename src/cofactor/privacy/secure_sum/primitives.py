@@ -7,6 +7,7 @@ key is bound to the session tag and its purpose, and is used once.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -62,10 +63,11 @@ def verify(public: bytes, tag: bytes, *, client: int, keys: tuple[bytes, bytes],
         raise SignatureError(f"the round keys of client {client} are not signed by its long-term key.") from None
 
 
-def agree(private: bytes, public: bytes) -> bytes:
-    """Return the X25519 secret that two clients share; it must be passed on to :func:`derive`."""
+def agree(private: bytes, publics: Iterable[bytes]) -> list[bytes]:
+    """Return the X25519 secrets that a client shares with others; they must be passed on to :func:`derive`."""
+    own = X25519PrivateKey.from_private_bytes(private)  # half the price of an agreement: once for all of them
     try:
-        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+        return [own.exchange(X25519PublicKey.from_public_bytes(public)) for public in publics]
     except ValueError:
         raise SignatureError("a round key is no valid X25519 key.") from None
 
