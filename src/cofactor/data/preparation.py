@@ -1,0 +1,205 @@
+"""A preparation: steps in order, settled once over all clients, repeated for every new row.
+
+``Preparation.of("library,log1p,hvg=2000")`` is ``Preparation((LibrarySize(), Log1p(), HighlyVariable(2000)))``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.data.changed import changed
+from cofactor.data.steps import KNOWN, Binarize, HighlyVariable, LibrarySize, Step
+from cofactor.engines.totals import Question, Sums
+from cofactor.local import arrays
+from cofactor.local.columns import SomeColumns
+from cofactor.privacy.errors import PrivacyError
+from cofactor.types import Array, CofactorError, Data, DataError, unknown
+
+Ask = Callable[[Question, Sequence[Data], int], Sums]
+"""(question, data of the clients here, features) -> the answers of all clients, added up."""
+TEXT = "prepare"
+"""The array that holds a preparation's text in a file; ``prepare.2.keeps`` is what its third step knows."""
+LOOK, COUNTS, EMPTY = 500, 10, 0.5
+"""Rows that are looked at for a hint, and from which value and which share of zeros on numbers look like counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """Steps that are done with every row, in order."""
+
+    steps: tuple[Step, ...] = ()
+
+    @classmethod
+    def of(cls, given: Any) -> Preparation:
+        """Return a preparation from steps, from a text such as ``library,log1p,hvg=2000:cell_ranger``, or from one."""
+        if isinstance(given, Preparation):
+            return given
+        if given is None or isinstance(given, str):
+            return cls(tuple(_step(word.strip()) for word in (given or "").split(",") if word.strip()))
+        steps = tuple(given) if isinstance(given, list | tuple) else (given,)
+        for step in steps:
+            if type(step) not in KNOWN.values():
+                known = ", ".join(kind.__name__ for kind in KNOWN.values())
+                raise CofactorError(f"prepare: expected steps ({known}) or their text, found {step!r}.")
+        return cls(steps)
+
+    def __bool__(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def text(self) -> str:
+        """The steps as they are written on the command line."""
+        return ",".join(step.text for step in self.steps)
+
+    @property
+    def questions(self) -> int:
+        """How many rounds of sums it takes."""
+        return sum(step.asks for step in self.steps)
+
+    def check_private(self) -> None:
+        """Refuse steps that would release sums over rows without noise."""
+        for step in self.steps:
+            if step.asks:
+                raise PrivacyError(
+                    f"prepare: {step.word} is refused in a private run: it needs sums over all rows, which would leave "
+                    "without noise and outside the budget. Prepare with public numbers, or leave it out; steps of "
+                    "single rows (library, log1p, binarize) are fine."
+                )
+
+    def settle(self, Xs: Sequence[Data], n_features: int, ask: Ask) -> tuple[Preparation, list[Data]]:
+        """Carry the steps out over all clients; return the preparation with what it learned, and the data after it."""
+        done: list[Step] = []
+        data = list(Xs)
+        for step in self.steps:
+            made = Asked(step).settled(ask(Asked(step), data, n_features)) if step.asks else step
+            if made.keeps is not None and not made.keeps.any():
+                raise DataError(f"prepare: expected {step.word} to keep some features, found that none varies.")
+            data = [_applied(made, X) for X in data]
+            n_features = n_features if made.keeps is None else int(made.keeps.sum())
+            done.append(made)
+        return replace(self, steps=tuple(done)), data
+
+    def __call__(self, X: Data) -> Data:
+        """Return rows after all steps; the preparation must be settled."""
+        for step in self.steps:
+            X = _applied(step, X)
+        return X
+
+    def names(self, names: Sequence[str] | None) -> list[str] | None:
+        """Return the names of the features that are left."""
+        if names is None:
+            return None
+        left = np.asarray(names, dtype=object)
+        for step in self.steps:
+            left = left if step.keeps is None else left[step.keeps]
+        return [str(name) for name in left]
+
+    def arrays(self) -> dict[str, Array]:
+        """Return all that a reader needs to repeat it, as arrays; nothing where there are no steps."""
+        if not self:
+            return {}
+        known = {
+            f"{TEXT}.{i}.{f.name}": value
+            for i, step in enumerate(self.steps)
+            for f in fields(step)  # type: ignore[arg-type]
+            if isinstance(value := getattr(step, f.name), np.ndarray)
+        }
+        return {TEXT: np.array(self.text), **known}
+
+    @classmethod
+    def from_arrays(cls, found: Mapping[str, Array]) -> Preparation:
+        """Return the preparation that :meth:`arrays` wrote; one without steps where there is none."""
+        if TEXT not in found:
+            return cls()
+        steps = []
+        for i, step in enumerate(cls.of(str(found[TEXT])).steps):
+            begin = f"{TEXT}.{i}."
+            own = {name.removeprefix(begin): a for name, a in found.items() if name.startswith(begin)}
+            steps.append(replace(step, **own))  # type: ignore[type-var]
+        return cls(tuple(steps))
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The question of a step, with its word before the name of every array."""
+
+    step: Step
+
+    def schema(self, n_features: int) -> dict[str, tuple[int, ...]]:
+        """Name and shape of the sums."""
+        return {f"{self.step.word} {name}": shape for name, shape in self.step.schema(n_features).items()}
+
+    def answer(self, data: Data) -> dict[str, Array]:
+        """Client: the sums of its own rows."""
+        return {f"{self.step.word} {name}": a for name, a in self.step.answer(data).items()}
+
+    def settled(self, sums: Sums) -> Step:
+        """Server: the step with what it learned."""
+        return self.step.settled({name.removeprefix(f"{self.step.word} "): a for name, a in sums.items()})
+
+
+def _applied(step: Step, X: Data) -> Data:
+    """Carry out one step; of a client that lacks features, on those that it has."""
+    if not isinstance(X, SomeColumns):
+        return changed(X, step.apply, None if step.keeps is None else int(step.keeps.sum()))
+    own = step.on(X.index)
+    inner = _applied(own, X.inner)
+    if step.keeps is None or own.keeps is None:
+        return SomeColumns(inner, X.index, X.n_features)
+    place = np.cumsum(step.keeps) - 1
+    return SomeColumns(inner, place[X.index[own.keeps]], int(step.keeps.sum()))
+
+
+def _step(text: str) -> Step:
+    """Read one step: a word, or a word with its number, as ``hvg=2000`` or ``hvg=2000:cell_ranger``."""
+    word, _, value = text.partition("=")
+    if word not in KNOWN:
+        raise unknown("step of a preparation", word, KNOWN)
+    kind = KNOWN[word]
+    if not value:
+        return kind()
+    number, _, flavour = value.partition(":")
+    if kind not in (LibrarySize, HighlyVariable, Binarize) or (flavour and kind is not HighlyVariable):
+        raise CofactorError(
+            f"prepare: expected {word} without {'a flavour' if flavour else 'a number'}, found {text!r}."
+        )
+    try:
+        found = int(number) if kind is HighlyVariable else float(number)
+    except ValueError:
+        raise CofactorError(f"prepare: expected a number after {word}=, found {number!r}.") from None
+    return kind(found, flavour) if flavour else kind(found)
+
+
+def hint(X: Data, preparation: Preparation) -> str:
+    """Say what is unusual about numbers for their preparation, in one sentence; nothing where all looks well."""
+    values, zeros = _some(X)
+    if not values.size:
+        return ""
+    whole = bool(np.all(values == np.round(values)))
+    if not preparation and whole and values.max() >= COUNTS and zeros >= EMPTY:
+        return (
+            f"the values look like raw counts (whole numbers up to {values.max():g}, {zeros:.0%} zeros), of which rows "
+            "with many counts decide alone. prepare='library,log1p' (cells) or prepare='tfidf' (documents) is usual."
+        )
+    first = preparation.steps[0] if preparation else None
+    if isinstance(first, LibrarySize) and not whole:
+        return (
+            "prepare: library expects counts, and the values are no whole numbers: were they normalized, or "
+            "logarithms taken, before?"
+        )
+    return ""
+
+
+def _some(X: Data) -> tuple[Array, float]:
+    """Return values above 0 of the first rows, and the share of zeros."""
+    if isinstance(X, SomeColumns):
+        return _some(X.inner)
+    part = arrays.row_block(X, slice(0, min(LOOK, X.shape[0])))
+    stored = part.data if sparse.issparse(part) else np.asarray(part).ravel()
+    values = stored[stored > 0]
+    return values, 1 - values.size / max(int(np.prod(part.shape)), 1)
