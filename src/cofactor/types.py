@@ -7,7 +7,7 @@ one shared factor ``H`` (k x m); ``k`` is the rank.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,7 +23,18 @@ class CofactorError(ValueError):
 
 
 class DataError(CofactorError):
-    """A client's data cannot be factorized as it is."""
+    """A client's data cannot be factorized as it is; ``column`` is where, for whoever knows its name."""
+
+    def __init__(self, text: str, column: int | None = None) -> None:
+        super().__init__(text)
+        self.column = column
+
+    def named(self, names: Sequence[str]) -> DataError:
+        """Return the same error with the name of its column."""
+        if self.column is None:
+            return self
+        here = f"column {self.column}"
+        return DataError(str(self).replace(here, f"{here} ({names[self.column]!r})", 1))
 
 
 class ClientError(CofactorError):

@@ -76,7 +76,9 @@ def test_scaling_divides_by_the_deviation_over_all_rows():
     assert np.allclose(np.vstack(ours), X / np.where(deviations > 0, deviations, 1))
 
 
-@pytest.mark.parametrize("text", ["library,log1p,hvg=50", "tfidf", "library=100,scale", "binarize", "hvg=40:cell_ranger"])
+@pytest.mark.parametrize(
+    "text", ["library,log1p,hvg=50", "tfidf", "library=100,scale", "binarize", "hvg=40:cell_ranger"]
+)
 def test_sparse_and_blocks_on_disk_give_what_dense_gives(text, tmp_path):
     small = np.minimum(X, 6)  # exponentials stay small where no logarithm was taken
     parts = [small[:100], small[100:]]

@@ -37,7 +37,7 @@ def plain(X, factor):
 
 
 def scores(Xs, factor, m=15, **how):
-    question = Regressed(EXACT, factor, how.pop("groups", None))
+    question = Regressed(EXACT.refit, factor, how.pop("groups", None))
     return question.scores(totals(question, Xs, m, **how))
 
 
@@ -55,7 +55,7 @@ def test_what_is_sent_has_sizes_that_rows_do_not_change_and_nothing_else_is_sent
     scores(Xs, factor, watch=lambda t, answers: seen.extend(answers), engine=Inline())
     sent = {name: np.shape(a) for answer in seen for name, a in answer.message.arrays.items()}
     assert len(seen) == 3
-    assert sent == Regressed(EXACT, factor).schema(15)
+    assert sent == Regressed(EXACT.refit, factor).schema(15)
     assert all(answer.message.weight == 1 for answer in seen)
 
 
@@ -106,7 +106,7 @@ def test_blood_cells_show_their_biology():
     X, genes = sparse.load_npz(file), np.load(file)["genes"]
     parts = [X[i::3] for i in range(3)]
     model = FederatedNMF(10, random_state=0).fit(parts)
-    question = Regressed(catalog.make("exact", 10), model.components_)
+    question = Regressed(catalog.make("exact", 10).refit, model.components_)
     lines = table(question.scores(totals(question, parts, X.shape[1])), model.components_, genes, top=10)
     found = [{m.feature for m in lines if m.component == i} for i in range(10)]
     assert any({"GNLY", "GZMB", "NKG7", "PRF1"} <= top for top in found)

@@ -25,6 +25,11 @@ def changed(X: Data, change: Change, width: int | None = None) -> Data:
     return change(X)
 
 
+def floats(X: Any) -> Any:
+    """Return values as floats: single precision where that is exact."""
+    return X.astype(working_dtype(X.dtype), copy=False)
+
+
 @dataclass(frozen=True, eq=False)
 class ChangedRows:
     """A source of rows that are changed after they are read."""

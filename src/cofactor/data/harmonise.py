@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.table import Table
+from cofactor.local.columns import SomeColumns
 from cofactor.types import Array, CofactorError, Data, DataError
 
 How = Literal["intersection", "union", "same", "position"]
@@ -35,13 +36,62 @@ class Harmonised:
         index = self.columns[client]
         if self.how == "union" or np.array_equal(index, np.arange(X.shape[1])):
             return X
-        return X.columns(index) if isinstance(X, RowBlocks) else X[:, index]
+        return _columns(X, index)
+
+    def known(self) -> list[Array] | None:
+        """Return the features of every client where they differ; None where all have all of them."""
+        if self.how != "union" or all(len(index) == self.n_features for index in self.columns):
+            return None
+        return self.columns
+
+    def place(self, X: Data, client: int) -> Data:
+        """Return client j's data over the features of all: in their order, what it lacks missing."""
+        if self.how != "union":
+            return self.select(X, client)
+        if self.known() is not None:  # of all clients alike, also of one that has all features
+            return SomeColumns(X, self.columns[client], self.n_features)
+        return spread(X, self.columns[client], self.n_features)
 
     def present(self, client: int) -> Array:
         """Return the mask (m) of the features that client j has."""
         mask = np.zeros(self.n_features, dtype=bool)
         mask[self.columns[client] if self.how == "union" else slice(None)] = True
         return mask
+
+
+def spread(X: Data, index: Array, n_features: int) -> Data:
+    """Return data whose column i is feature ``index[i]`` over all features: reordered, or with missing ones."""
+    if len(index) < n_features:
+        return SomeColumns(X, index, n_features)
+    back = np.argsort(index)
+    if np.array_equal(back, np.arange(n_features)):
+        return X
+    return _columns(X, back)
+
+
+def onto(table: Table, names: Sequence[str], *, lacking: bool, others: bool, aside: Container[str] = ()) -> Data:
+    """Return new rows over the features of a model, by name.
+
+    ``lacking`` ones may be missing (not zero), and ``others`` may be there and are left out; columns that are set
+    ``aside`` always are. Anything else is refused.
+    """
+    found = table.feature_names
+    if found is None or found == list(names):
+        return table.X
+    place = {name: i for i, name in enumerate(names)}
+    mine = [i for i, name in enumerate(found) if name in place]
+    extra = [name for name in found if name not in place and name not in aside]
+    if extra and not (others and mine):
+        raise DataError(f"{table.source}: expected features of the model only, found also {_some(extra)}.")
+    missing = [name for name in names if name not in set(found)]
+    if missing and (not lacking or not mine):
+        raise DataError(f"{table.source}: expected the features of the model, found none of {_some(missing)}.")
+    X = table.X if len(mine) == table.shape[1] else _columns(table.X, np.array(mine))
+    return spread(X, np.array([place[found[i]] for i in mine]), len(names))
+
+
+def _columns(X: Data, index: Array) -> Data:
+    return X.columns(index) if isinstance(X, RowBlocks) else X[:, index]
 
 
 def match(tables: Sequence[Table], how: How = "intersection") -> Harmonised:

@@ -12,8 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.data.binarize import threshold
-from cofactor.data.changed import changed
-from cofactor.data.formats.row_blocks import working_dtype
+from cofactor.data.changed import changed, floats
 from cofactor.data.variable import FLAVOURS, mean_variance, moments, moments_schema, most_variable, present
 from cofactor.engines.totals import Sums
 from cofactor.local import arrays
@@ -267,11 +266,6 @@ class HighlyVariable:
 
 KNOWN: dict[str, type[Any]] = {kind.word: kind for kind in (LibrarySize, Log1p, TfIdf, Scale, HighlyVariable, Binarize)}
 """Every step by its word."""
-
-
-def floats(X: Rows) -> Rows:
-    """Return values as floats: single precision where that is exact."""
-    return X.astype(working_dtype(X.dtype), copy=False)
 
 
 def _raised(X: Rows) -> Rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from cofactor.engines.totals import Sums
@@ -45,6 +47,9 @@ def most_variable(mean: Array, variance: Array, top: int, *, flavour: str, bins:
     known = np.sort(found[~np.isnan(found)])[::-1]
     if not known.size:
         return np.zeros(len(found), bool)
+    if known.size < min(top, len(found)):
+        text = f"hvg: {top} features were asked for, and only {known.size} vary among others of their mean."
+        warnings.warn(text, UserWarning, stacklevel=2)
     return np.nan_to_num(found, nan=-np.inf, posinf=np.inf, neginf=-np.inf) >= known[min(top, known.size) - 1]
 
 

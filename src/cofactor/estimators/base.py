@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cofactor import kinds
+from cofactor.data.harmonise import How, onto
+from cofactor.data.preparation import Preparation, hint
+from cofactor.data.tables import as_table, is_annotated, set_aside
 from cofactor.engines.contract import Engine
 from cofactor.engines.history import Round
 from cofactor.engines.loop import Run, carrier, run
+from cofactor.engines.totals import totals
 from cofactor.estimators import clients
+from cofactor.estimators.containers import Containers
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
+from cofactor.local import arrays
 from cofactor.method import Method
 from cofactor.methods.build import AUTO, Facts, build, rank_of, refuse, settle
 from cofactor.methods.catalog import ENTRIES
@@ -53,7 +62,7 @@ def check_takes(kind: str, method: Any, estimator: str) -> None:
         )
 
 
-class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Base of the estimators. A subclass says what its data are, what its options mean, and how codes are found."""
 
     n_components: int | None
@@ -69,6 +78,11 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     engine: Engine | None = None
     privacy: Privacy | None = None
     secure: bool = False
+    features: How = "same"
+    layer: str | None = None
+    prepare: Any = None
+    _column: str | None = None
+    _preparation: Preparation = Preparation()
 
     def _convert(self, X: Any, client: Any) -> Data:
         """Return one client's data as a matrix; its values are checked by its kind."""
@@ -88,7 +102,9 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Fit to a list of matrices (one per client), or to one matrix whose ``groups`` name the client of each row.
 
-        With ``engine=Dask(client)`` also to a dask array, whose row chunks are the clients, or to delayed blocks.
+        A matrix may be an array, a scipy sparse matrix, a data frame of pandas or polars, or AnnData; ``groups`` may
+        be the name of a column of the data frame, or of ``obs``. With ``engine=Dask(client)`` X may also be a dask
+        array, whose row chunks are the clients, or delayed blocks.
         """
         self._fit(X, groups)
         return self
@@ -96,7 +112,8 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> Array | list[Array]:
         """Fit and return the codes: a list for a list of clients, otherwise one matrix in the order of the rows."""
         held = self._fit(X, groups)
-        return self.codes_ if clients.is_many(X) else clients.in_order(self.codes_, held.rows)
+        many = clients.is_many(X)
+        return self._contained(self.codes_ if many else clients.in_order(self.codes_, held.rows), X)
 
     def _plan(self) -> Plan:
         """Return how the fit goes."""
@@ -114,35 +131,63 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in TAKES)  # of a subclass too
         check_takes(refuse(self.method, plan, options, TAKES[name]), self.method, name)
         engine = None if self.engine is None else carrier(self.engine, plan)  # a text is refused before data are read
-        elsewhere = clients.is_elsewhere(X)
-        names = None if elsewhere else clients.feature_names(X)
-        if not elsewhere and not clients.is_many(X):
-            X = validate_data(self, X, dtype=self._dtype, **SHAPE_ONLY)
-        held = (
-            clients.left_there(X, groups)
-            if elsewhere
-            else clients.split(X, groups, kind=self._kind, convert=self._convert)
-        )
-        facts = clients.facts(held.data, plan)
+        preparation = Preparation.of(self.prepare)
+        if plan.privacy is not None:
+            preparation.check_private()
+        held = self._held(X, groups)
+        preparation, data = self._prepared(preparation, held, plan, engine)
+        facts = clients.facts(data, plan)
         rank, chosen = self._rank(facts), self.method
         if chosen == AUTO:
             self.choice_ = settle(AUTO, rank, plan, facts)
             chosen = self.choice_.method
         method, plan = build(chosen, rank, plan, facts, options)
-        data = clients.in_form(held.data, method)
+        formed = clients.in_form(data, method)
         kind = kinds.KINDS[method.traits.kind]
-        work = [Measure(kind, method)] * len(data)
-        outcome = run(method, data, plan, engine=engine, callbacks=self.callbacks, work=work)
-        self._made = method
+        work = [Measure(kind, method)] * len(formed)
+        outcome = run(method, formed, plan, engine=engine, callbacks=self.callbacks, work=work)
+        self._made, self._preparation = method, preparation
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
         self.history_: list[Round] = outcome.history
-        self.n_rounds_ = len(outcome.history)
+        self.n_rounds_ = self.n_iter_ = len(outcome.history)
+        self.n_components_ = len(self.components_)
         self.ledger_, self.epsilon_ = outcome.ledger, outcome.epsilon
-        self.n_features_in_ = self.components_.shape[1]
-        if names is not None:
-            self.feature_names_in_ = names
+        self.n_features_in_ = held.width or self.components_.shape[1]
+        self._column = groups if isinstance(groups, str) else None
+        self.features_ = preparation.names(held.features)
+        if held.features is not None:
+            self.feature_names_in_ = np.array(held.features, dtype=object)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
+        self._add(data, facts, plan, engine)
         return held
+
+    def _held(self, X: Any, groups: Any) -> clients.Clients:
+        """Return the clients of what was given; nothing of data that are elsewhere is read."""
+        if clients.is_elsewhere(X):
+            if self.prepare is not None:
+                raise CofactorError("prepare: expected None for data on workers; prepare them there.")
+            return clients.left_there(X, groups)
+        many = clients.is_many(X)
+
+        def convert(x: Any, client: Any) -> Data:
+            return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **SHAPE_ONLY), client)
+
+        return clients.split(X, groups, kind=self._kind, convert=convert, features=self.features, layer=self.layer)
+
+    def _prepared(
+        self, preparation: Preparation, held: clients.Clients, plan: Plan, engine: Engine | None
+    ) -> tuple[Preparation, list[Data]]:
+        """Carry out the preparation over all clients; counts that look unprepared get a hint."""
+        looked = held.features is not None and plan.privacy is None and self._kind.compares
+        if looked and (said := hint(held.data[0], preparation)):
+            warnings.warn(said, UserWarning, stacklevel=4)
+        if not preparation:
+            return preparation, held.data
+        made, data = preparation.settle(held.data, held.width or 0, partial(totals, engine=engine, secure=plan.secure))
+        return made, kinds.check(self._kind, data, features=made.names(held.features))
+
+    def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
+        """Add what only this estimator finds out once it is fitted, while the data are here."""
 
     def _rank(self, facts: Facts) -> int:
         """Return the number of components; of a private fit rows are no limit unless they are public."""
@@ -161,18 +206,33 @@ class Federated(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise CofactorError(f"n_components is {k}, but the method was made with rank {made}.")
         return int(k)
 
-    def transform(self, X: Any) -> Array | list[Array]:
-        """Return the codes of new rows for the shared factor; a list of clients gives a list."""
+    def transform(self, X: Any) -> Any:
+        """Return the codes of new rows for the shared factor; a list of clients gives a list.
+
+        Rows are prepared as those of the fit were, and features matched by name.
+        """
         check_is_fitted(self)
         codes = [self._codes(x) for x in self._new_data(X)]
-        return codes if clients.is_many(X) else codes[0]
+        return self._contained(codes if clients.is_many(X) else codes[0], X)
 
     def _new_data(self, X: Any) -> list[Data]:
-        """Check rows that were not fitted: one matrix or a list of clients."""
+        """Check rows that were not fitted, one matrix or a list of clients, and prepare them."""
         check_is_fitted(self)
-        new = enumerate(X if clients.is_many(X) else [X])
-        read = [(validate_data(self, x, reset=False, dtype=self._dtype, **SHAPE_ONLY), j) for j, x in new]
-        return [self._kind.check(self._convert(x, j), j) for x, j in read]
+        return [self._new(x, j) for j, x in enumerate(X if clients.is_many(X) else [X])]
+
+    def _new(self, x: Any, client: int) -> Data:
+        table = as_table(x, f"client {client}", layer=self.layer if is_annotated(x) else None)
+        if self._column is not None and self._column in (table.feature_names or []):
+            table, _ = set_aside(table, self._column)
+        known = list(vars(self).get("feature_names_in_", []))
+        if known and table.feature_names is not None:
+            X = table.X if arrays.is_held(table.X) else self._convert(table.X, client)
+            lacking, others = self.features != "same", self.features == "intersection"
+            X = onto(replace(table, X=X), known, lacking=lacking, others=others)
+        else:
+            X = self._convert(validate_data(self, table.X, reset=False, dtype=self._dtype, **SHAPE_ONLY), client)
+        X = kinds.check_one(self._kind, X, client, known or None)
+        return self._kind.check(self._preparation(X), client) if self._preparation else X
 
     def _score(self, X: Any) -> Score:
         """Return the errors of new rows, codes refitted."""

@@ -150,5 +150,6 @@ class FederatedBMF(Federated):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.positive_only = self.threshold is None
         tags.transformer_tags.preserves_dtype = []
         return tags

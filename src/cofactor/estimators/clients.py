@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from cofactor import kinds
+from cofactor.data import harmonise
+from cofactor.data.formats.table import Table
+from cofactor.data.harmonise import How
+from cofactor.data.tables import as_table, check_distinct, is_annotated, set_aside
 from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
 from cofactor.local import arrays
+from cofactor.local.columns import SomeColumns, groups
 from cofactor.method import Method
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import Facts
 from cofactor.plan import Plan
-from cofactor.types import Array, CofactorError, Data, DataError
+from cofactor.types import Array, CofactorError, Data, DataError, unknown
 
 
 class Clients(NamedTuple):
-    """Checked data of every client, their names, and for grouped input the rows of each in the whole."""
+    """Checked data of every client, their names, and for grouped input the rows of each in the whole.
+
+    ``features`` are the names of the columns of the data, ``known`` the columns of every client where they differ.
+    """
 
     data: list[Data]
     names: list[Any]
     rows: list[Array] | None
+    features: list[str] | None = None
+    known: list[Array] | None = None
+
+    @property
+    def width(self) -> int | None:
+        """How many features there are; None for data that are elsewhere."""
+        return None if is_elsewhere(self.data) else int(self.data[0].shape[1])
 
 
 def is_many(X: Any) -> bool:
     """Whether X is a list of matrices (clients) rather than one matrix (perhaps a list of rows)."""
     if not isinstance(X, list | tuple) or len(X) == 0:
         return False
-    return is_elsewhere(X) or sparse.issparse(X[0]) or np.ndim(X[0]) == 2
+    return is_elsewhere(X) or is_annotated(X[0]) or sparse.issparse(X[0]) or np.ndim(X[0]) == 2
 
 
 def is_elsewhere(X: Any) -> bool:
@@ -51,20 +67,62 @@ def left_there(X: Any, groups: Any = None) -> Clients:
     return Clients(data, list(range(len(data))), None)
 
 
-def split(X: Any, groups: Any, *, kind: Kind, convert: Convert) -> Clients:
-    """Return the clients: the items of a list, the groups of a matrix, or one client; each checked."""
+def split(
+    X: Any, groups: Any, *, kind: Kind, convert: Convert, features: How = "same", layer: str | None = None
+) -> Clients:
+    """Return the clients: the items of a list, the groups of a matrix, or one client; each checked.
+
+    ``groups`` are labels of the rows, or the name of a column that holds them. Features are matched by name where
+    there are names.
+    """
     many = is_many(X)
     if many and groups is not None:
         raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
-    data = kinds.check(kind, [convert(x, j) for j, x in enumerate(X if many else [X])])
+    tables = [as_table(x, f"client {j}", layer=layer) for j, x in enumerate(X if many else [X])]
+    if isinstance(groups, str):
+        tables[0], groups = set_aside(tables[0], groups)
+    for table in tables:
+        check_distinct(table, [AS_FRAME, AS_ANNDATA][is_annotated(X[0] if many else X)])
+    tables = [replace(table, X=_converted(table.X, j, convert)) for j, table in enumerate(tables)]
+    names, data, known = matched(tables, features)
+    checked = kinds.check(kind, data, features=names)
     if many or groups is None:
-        return Clients(data, list(range(len(data))), None)
-    whole, labels = data[0], np.asarray(groups)
+        return Clients(checked, list(range(len(data))), None, names, known)
+    return _grouped(checked[0], np.asarray(groups), names)
+
+
+def _grouped(whole: Data, labels: Array, features: list[str] | None) -> Clients:
+    """Make a client of every group of rows."""
     if labels.shape != (whole.shape[0],):
         raise CofactorError(f"groups: expected one label per row ({whole.shape[0]}), found shape {labels.shape}.")
+    missing = sum(label is None or (isinstance(label, float) and np.isnan(label)) for label in labels.tolist())
+    if missing:
+        raise CofactorError(f"groups: expected a label for every row, found {missing} rows without.")
     names, owner = np.unique(labels, return_inverse=True)
     rows = [np.flatnonzero(owner == j) for j in range(len(names))]
-    return Clients(Checked(arrays.rows(whole, r) for r in rows), names.tolist(), rows)
+    data = [whole.take(r) if arrays.is_held(whole) else arrays.rows(whole, r) for r in rows]
+    return Clients(Checked(data), names.tolist(), rows, features)
+
+
+def _converted(X: Any, client: int, convert: Convert) -> Data:
+    return X if arrays.is_held(X) else convert(X, client)
+
+
+def matched(tables: list[Table], how: How) -> tuple[list[str] | None, list[Data], list[Array] | None]:
+    """Match features by name: their names (None without), the data over them, and who has which where they differ."""
+    data = [table.X for table in tables]
+    if how not in get_args(How):
+        raise unknown("features", how, get_args(How))
+    if all(table.feature_names is None for table in tables):
+        if how in ("union", "intersection"):
+            raise DataError(f"features={how!r}: expected clients with feature names, found none.")
+        return None, data, None
+    found = harmonise.match(tables, how)
+    return found.feature_names, [found.place(X, j) for j, X in enumerate(data)], found.known()
+
+
+AS_FRAME = "rename them, or add their columns up"
+AS_ANNDATA = "adata.var_names_make_unique() renames them"
 
 
 def facts(data: list[Data], plan: Plan) -> Facts:
@@ -78,9 +136,10 @@ def facts(data: list[Data], plan: Plan) -> Facts:
         public = plan.rows if plan.privacy is not None or np.isnan(rows) else int(rows)
         return Facts(len(data), shapes[0][1], public)
     features = int(data[0].shape[1])
+    lacking = groups([X.index for X in data], features) if isinstance(data[0], SomeColumns) else None
     if plan.privacy is not None:
-        return Facts(len(data), features, plan.rows)
-    return Facts(len(data), features, sum(X.shape[0] for X in data), some=data[0])
+        return Facts(len(data), features, plan.rows, lacking)
+    return Facts(len(data), features, sum(X.shape[0] for X in data), lacking, some=data[0])
 
 
 def in_form(data: list[Data], method: Method) -> list[Data]:
@@ -119,32 +178,3 @@ def matrix(X: Any, client: Any = 0) -> Data:
         return check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), ensure_all_finite=False)
     except ValueError as error:
         raise DataError(f"client {client}: {error}") from error
-
-
-def feature_names(X: Any) -> Array | None:
-    """Return the column names that all clients share (None without data frames), or say where they differ."""
-    items = X if is_many(X) else [X]
-    known = [(j, names) for j, names in enumerate(map(_columns, items)) if names is not None]
-    for j, names in known:
-        if len(set(names)) < len(names):
-            twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise DataError(f"client {j}: expected distinct feature names, found {twice!r} more than once.")
-        if names != known[0][1]:
-            raise DataError(f"client {j}: {_difference(known[0][1], names)} than client {known[0][0]}.")
-    return np.array(known[0][1], dtype=object) if known else None
-
-
-def _columns(X: Any) -> list[str] | None:
-    """Return the column names of a data frame if all are strings, as scikit-learn does."""
-    columns = list(getattr(X, "columns", []))
-    return columns if columns and all(isinstance(name, str) for name in columns) else None
-
-
-def _difference(expected: Sequence[str], found: Sequence[str]) -> str:
-    """Say how two lists of names differ."""
-    missing, extra = (sorted(set(a) - set(b))[:3] for a, b in ((expected, found), (found, expected)))
-    if not missing and not extra:
-        return "expected the features in the same order; sort the columns alike: found another order"
-    parts = [f"missing {', '.join(map(repr, missing))}"] if missing else []
-    parts += [f"unknown {', '.join(map(repr, extra))}"] if extra else []
-    return f"expected the same features; found {' and '.join(parts)}: other features"

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.engines.contract import Callback, Engine
@@ -16,7 +16,7 @@ from cofactor.engines.history import Round
 from cofactor.engines.loop import carrier, run
 from cofactor.estimators import public
 from cofactor.estimators.base import TAKES, check_takes, seed_of
-from cofactor.estimators.named_ratings import check_values, names, read
+from cofactor.estimators.named_ratings import check_values, names, places, read, rows_of
 from cofactor.kinds import Checked
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build, refuse
@@ -26,7 +26,7 @@ from cofactor.ratings.ranking import Ranking, rank_users, top
 from cofactor.types import Array, CofactorError, DataError
 
 
-class FederatedMF(BaseEstimator):
+class FederatedMF(TransformerMixin, BaseEstimator):
     """Factors of users and items on the observed ratings: ``x_ui ~ w_u h_i + b_u + c_i + mean``.
 
     Item factors, item biases and the mean are shared; the factors and the bias of a user stay with the user. Unknown
@@ -62,7 +62,8 @@ class FederatedMF(BaseEstimator):
     codes_ : extended codes of the users (n x (k + 3)), so that ``codes_ @ factor_`` are predictions.
     users_, items_ : names of the rows and columns.
     history_ : one :class:`~cofactor.engines.history.Round` per round.
-    n_rounds_ : rounds that were run.
+    n_rounds_, n_iter_ : rounds that were run.
+    n_components_ : the rank.
 
     Examples
     --------
@@ -124,7 +125,7 @@ class FederatedMF(BaseEstimator):
         held = read(R, duplicates=self.duplicates, limits=self.rating_range)
         if held.matrix.nnz == 0:
             raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
-        rows = _rows(held.matrix.shape[0], groups)
+        rows = rows_of(held.matrix.shape[0], groups)
         facts = Facts(len(rows), held.matrix.shape[1], held.matrix.shape[0])
         method, plan = build(self.method, self.n_components, plan, facts, self._options())
         data = Checked(held.matrix[r] for r in rows)
@@ -134,9 +135,14 @@ class FederatedMF(BaseEstimator):
         self.codes_ = np.empty((held.matrix.shape[0], self.layout_.width), outcome.factor.dtype)
         self.codes_[np.concatenate(rows)] = np.vstack(outcome.codes)
         self.history_: list[Round] = outcome.history
-        self.n_rounds_, self.n_features_in_ = len(outcome.history), held.matrix.shape[1]
+        self.n_rounds_ = self.n_iter_ = len(outcome.history)
+        self.n_components_, self.n_features_in_ = len(self.components_), held.matrix.shape[1]
         self._seen = held.matrix
         return self
+
+    def fit_transform(self, R: Any, y: Any = None, groups: Any = None) -> Array:
+        """Fit and return ``codes_``."""
+        return self.fit(R, y, groups).codes_
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the named method."""
@@ -174,7 +180,7 @@ class FederatedMF(BaseEstimator):
         """Return CSR ratings; of a mapping, items that nobody rated in the fit are left out, as they say nothing."""
         if not isinstance(R, Mapping):
             return observed(R)
-        place = _places(names(list(R)), self.items_) if R else np.empty(0, int)
+        place = places(names(list(R)), self.items_) if R else np.empty(0, int)
         values, known = np.array(list(R.values()), np.float64), place < len(self.items_)
         check_values(["new"] * len(R), list(R), values, self.rating_range)
         row = np.zeros(known.sum(), int)
@@ -186,7 +192,7 @@ class FederatedMF(BaseEstimator):
         users, items = np.broadcast_arrays(names(users), names(items))
         codes = np.vstack([self.codes_, self.layout_.empty_codes(1, self.codes_.dtype)])
         factor = np.vstack([self.factor_.T, self.layout_.unknown_item(self.factor_)])
-        u, i = _places(users, self.users_), _places(items, self.items_)
+        u, i = places(users, self.users_), places(items, self.items_)
         return self._cut(np.einsum("...k,...k->...", codes[u], factor[i]))
 
     def recommend(self, user: Any = None, n: int = 10, *, ratings: Any = None) -> Array:
@@ -202,7 +208,7 @@ class FederatedMF(BaseEstimator):
             R = self._rows(ratings)
             codes, seen = self.transform(R)[0], R.indices
         else:
-            codes, seen = self._known(int(_places(names(user), self.users_)))
+            codes, seen = self._known(int(places(names(user), self.users_)))
         return self.items_[top(codes @ self.factor_, n, seen=seen)]
 
     def _known(self, u: int) -> tuple[Array, Array]:
@@ -231,7 +237,7 @@ class FederatedMF(BaseEstimator):
             if relevant is None and self.layout_.implicit
             else values >= (4.0 if relevant is None else relevant)
         )
-        u, i = _places(u[good], self.users_), _places(i[good], self.items_)
+        u, i = places(u[good], self.users_), places(i[good], self.items_)
         shape = (len(self.users_) + 1, len(self.items_) + 1)  # unknown names are the last row and column
         hits = sparse.csr_matrix((np.ones(len(u)), (u, i)), shape=shape)
         return rank_users(self.codes_, self.factor_, self._seen, hits, n=n)
@@ -265,34 +271,9 @@ class FederatedMF(BaseEstimator):
         settings |= {"implicit": True, "alpha": made.alpha} if made.implicit else {"biases": made.biases}
         model = cls(made.rank, **settings)  # type: ignore[arg-type]
         model.layout_, model.factor_, model.items_ = made, held.factor, held.items
-        model.users_, model.n_features_in_ = held.items[:0], held.factor.shape[1]
+        model.users_, model.n_features_in_, model.n_components_ = held.items[:0], held.factor.shape[1], made.rank
         model.codes_ = made.empty_codes(0, held.factor.dtype)
         return model
 
     def _cut(self, values: Array) -> Array:
         return values if self.rating_range is None else np.clip(values, *self.rating_range)
-
-
-def _rows(n: int, groups: Any) -> list[Array]:
-    """Return the rows of every client: one each, or those of a group."""
-    if groups is None:
-        return list(np.arange(n)[:, None])
-    labels = np.asarray(groups)
-    if labels.shape != (n,):
-        raise CofactorError(f"groups: expected one label per row ({n}), found shape {labels.shape}.")
-    owner = np.unique(labels, return_inverse=True)[1]
-    return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
-
-
-def _places(wanted: Array, names: Array) -> Array:
-    """Return where names stand among the known ones, in whatever order; the number of known ones for unknown names.
-
-    Numbers and their texts name the same: files hold texts where data frames hold numbers.
-    """
-    if "U" in (wanted.dtype.kind, names.dtype.kind):
-        wanted, names = wanted.astype(str), names.astype(str)
-    if len(names) == 0:
-        return np.zeros(wanted.shape, int)
-    order = np.argsort(names, kind="stable")
-    place = order[np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)]
-    return np.where(names[place] == wanted, place, len(names))

@@ -85,3 +85,28 @@ def _unique(u: Array, i: Array, values: Array, names: tuple[Array, Array, str]) 
     first = np.flatnonzero(np.append(True, ~again))
     counts = np.diff(np.append(first, len(values)))
     return u[first], i[first], np.add.reduceat(values, first) / counts.astype(values.dtype)
+
+
+def rows_of(n: int, groups: Any) -> list[Array]:
+    """Return the rows of every client: one each, or those of a group."""
+    if groups is None:
+        return list(np.arange(n)[:, None])
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise CofactorError(f"groups: expected one label per row ({n}), found shape {labels.shape}.")
+    owner = np.unique(labels, return_inverse=True)[1]
+    return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
+
+
+def places(wanted: Array, names: Array) -> Array:
+    """Return where names stand among the known ones, in whatever order; the number of known ones for unknown names.
+
+    Numbers and their texts name the same: files hold texts where data frames hold numbers.
+    """
+    if "U" in (wanted.dtype.kind, names.dtype.kind):
+        wanted, names = wanted.astype(str), names.astype(str)
+    if len(names) == 0:
+        return np.zeros(wanted.shape, int)
+    order = np.argsort(names, kind="stable")
+    place = order[np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)]
+    return np.where(names[place] == wanted, place, len(names))

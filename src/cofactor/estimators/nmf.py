@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from cofactor.data.harmonise import How
+from cofactor.data.tables import is_annotated
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.loop import Run
-from cofactor.estimators import clients
+from cofactor.engines.totals import totals
+from cofactor.estimators import clients, saved
+from cofactor.estimators.annotate import annotate
 from cofactor.estimators.base import Federated
 from cofactor.kinds.kind import Score
 from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local.refit import refit
 from cofactor.method import Method
+from cofactor.methods.build import Facts, build
+from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
-from cofactor.types import Array, Data
+from cofactor.privacy.errors import PrivacyError
+from cofactor.select.markers import Marker, Regressed, table
+from cofactor.types import Array, CofactorError, Data
 
 
 class FederatedNMF(Federated):
@@ -40,6 +50,11 @@ class FederatedNMF(Federated):
     privacy : a :class:`~cofactor.privacy.Privacy`; all releases of the fit together satisfy it. ``"exact"`` then
         becomes ``"dp-moments"``. Codes and errors stay with the clients.
     secure : add messages up under masks, so that only their sum can be seen (3 clients or more).
+    features : how features of clients are matched by name: "same" (in any order), "intersection", "union" (a client
+        then fits what it has), or "position", which ignores names.
+    layer : of AnnData, the layer to read instead of ``X`` ("raw" for the raw matrix).
+    prepare : steps that are done with every row first, with sums over all clients where they need them, and again by
+        ``transform``: objects of :mod:`cofactor.data.steps`, or their text, as ``"library,log1p,hvg=2000"``.
     options : options of the named method, such as ``{"start": "moments"}``.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
 
@@ -50,7 +65,10 @@ class FederatedNMF(Federated):
     clients_ : names of the clients: positions in the list, or the distinct groups.
     history_ : one :class:`~cofactor.engines.history.Round` per round: loss, drift, bytes, seconds, participants.
     reconstruction_err_ : ``|X - W H|_F / |X|_F`` over all rows.
-    n_rounds_ : rounds that were run.
+    n_rounds_, n_iter_ : rounds that were run.
+    n_components_ : the rank.
+    feature_names_in_, features_ : names of the features that came in, and of the columns of ``components_``.
+    marker_scores_ : scores of :meth:`markers` (k x m) where features have names and the fit is not private, or None.
     epsilon_, ledger_ : what the fit cost in all (infinite without ``privacy``), and its ledger (or None).
     choice_ : with ``method="auto"``, the method that was chosen and why.
 
@@ -80,6 +98,9 @@ class FederatedNMF(Federated):
         engine: Engine | None = None,
         privacy: Privacy | None = None,
         secure: bool = False,
+        features: How = "same",
+        layer: str | None = None,
+        prepare: Any = None,
         options: dict[str, Any] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -92,6 +113,9 @@ class FederatedNMF(Federated):
         self.engine = engine
         self.privacy = privacy
         self.secure = secure
+        self.features = features
+        self.layer = layer
+        self.prepare = prepare
         self.options = options
         self.callbacks = callbacks
 
@@ -109,6 +133,77 @@ class FederatedNMF(Federated):
 
     def _codes(self, X: Data) -> Array:
         return refit(X, self.components_)
+
+    def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
+        self.marker_scores_: Array | None = None
+        if self.features_ is not None and plan.privacy is None:
+            self.marker_scores_ = self._scores(data, facts.groups, engine=engine, secure=plan.secure)
+
+    def _scores(self, data: list[Data], groups: tuple[int, ...] | None = None, **how: Any) -> Array:
+        question = Regressed(refit, self.components_, groups)
+        return question.scores(totals(question, data, self.components_.shape[1], **how))
+
+    def markers(self, X: Any = None, *, top: int = 20) -> list[Marker]:
+        """Return the ``top`` features that go with each component more than with the others, best first.
+
+        Scores are those of cNMF: ordinary least squares of every feature, at mean 0 and variance 1, on the codes; from
+        sums over clients. Without X they are those of the fit, which features with names have; else those of the rows
+        of X (one matrix, or a list of clients). ``pandas.DataFrame(model.markers())`` is a table.
+        """
+        check_is_fitted(self)
+        if self.privacy is not None:
+            raise PrivacyError(
+                "markers are refused after a private fit: they need sums over all rows, which would leave without "
+                "noise and outside the budget. The weights in components_ are what was paid for."
+            )
+        scores = self.marker_scores_ if X is None else self._scores(self._new_data(X))
+        if scores is None:
+            raise CofactorError("markers: expected a fit of features with names, or rows to score: markers(X).")
+        return table(scores, self.components_, self.features_, top=top)
+
+    def write(self, adata: Any) -> None:
+        """Write codes, factor, marker scores and facts into AnnData (or a list of it), where scanpy looks for them.
+
+        Codes go to ``obsm["X_cofactor"]``, the factor to ``varm["cofactor"]``, the facts to ``uns["cofactor"]``, a
+        table of markers to ``uns["rank_genes_cofactor"]``.
+        """
+        check_is_fitted(self)
+        for held in adata if isinstance(adata, list | tuple) else [adata]:
+            if not is_annotated(held):
+                raise CofactorError(f"write: expected AnnData, found {type(held).__name__}; transform() returns codes.")
+            codes = self._codes(self._new_data(held)[0])
+            names = self.features_ or [str(name) for name in held.var_names]
+            annotate(held, codes, self.components_, names, facts=self._facts(), scores=self.marker_scores_)
+
+    def _facts(self) -> dict[str, Any]:
+        """What a reader of AnnData should know of the fit; of a private one no errors."""
+        method = self.method if isinstance(self.method, str) else type(self.method).__name__
+        facts = {"method": method, "n_components": len(self.components_), "prepare": self._preparation.text}
+        facts |= {"cofactor": version("cofactor"), "features": self.features}
+        if self.privacy is not None:
+            return {**facts, "epsilon": float(self.epsilon_)}
+        known = {"rounds": "n_rounds_", "error": "reconstruction_err_"}
+        return {**facts, **{name: vars(self)[held] for name, held in known.items() if held in vars(self)}}
+
+    def save(self, path: str | Path) -> None:
+        """Write the public part of the model, what the server knows, as npz: factor, names, preparation, scores."""
+        check_is_fitted(self)
+        inputs = list(vars(self).get("feature_names_in_", [])) or None
+        held = (self.components_, self.features_, inputs, self.n_features_in_, self._preparation, self.marker_scores_)
+        saved.write(Path(path), saved.Saved(*held))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what :meth:`save` wrote, or the factor.npz of a run: a model that has no codes and transforms."""
+        held = saved.read(Path(path))
+        model = cls(len(held.factor), prepare=held.preparation.text or None)
+        model.components_, model.codes_, model.clients_ = held.factor, [], []
+        model.features_, model.n_features_in_, model.marker_scores_ = held.features, held.width, held.scores
+        model.n_components_, model._preparation = len(held.factor), held.preparation
+        model._made = build("exact", len(held.factor), Plan(), Facts(1, held.factor.shape[1], None))[0]
+        if held.inputs is not None:
+            model.feature_names_in_ = np.array(held.inputs, dtype=object)
+        return model
 
     def inverse_transform(self, X: Any) -> Array | list[Array]:
         """Return the reconstruction ``W H`` of codes W; a list of codes gives a list."""

@@ -31,10 +31,18 @@ class Checked(list[Data]):
     """Data of clients that were checked: nobody checks them again."""
 
 
-def check(kind: str | Kind, Xs: Sequence[Data], *, first: int = 0) -> Checked:
+def check(
+    kind: str | Kind,
+    Xs: Sequence[Data],
+    *,
+    first: int = 0,
+    clients: Sequence[object] | None = None,
+    features: Sequence[str] | None = None,
+) -> Checked:
     """Check every client's data, and that all have the same features and one dtype (the widest).
 
-    ``first`` is the number of the first client, where these are not all of them.
+    ``first`` is the number of the first client, where these are not all of them; errors call clients by their number,
+    or by the names in ``clients``, and features by theirs.
     """
     if isinstance(Xs, Checked):
         return Xs
@@ -45,7 +53,16 @@ def check(kind: str | Kind, Xs: Sequence[Data], *, first: int = 0) -> Checked:
             "expected matrices in memory, found blocks of dask that stay on their workers; use the engine Dask(client)."
         )
     kind = named(kind) if isinstance(kind, str) else kind
-    return alike([kind.check(X, j) for j, X in enumerate(Xs, first)], first=first)
+    who = range(first, first + len(Xs)) if clients is None else clients
+    return alike([check_one(kind, X, name, features) for X, name in zip(Xs, who, strict=True)], first=first)
+
+
+def check_one(kind: Kind, X: Data, client: object, features: Sequence[str] | None = None) -> Data:
+    """Check one client's data; errors name the feature."""
+    try:
+        return kind.check(X, client)
+    except DataError as error:
+        raise (error if features is None else error.named(features)) from None
 
 
 def alike(data: Sequence[Data], *, first: int = 0) -> Checked:

@@ -72,19 +72,20 @@ def _check_values(X: Data, values: Array, where: str, *, signed: bool) -> None:
         ("Negative values in data", values < 0, "shift or clip the data first"),
     ):
         if bad.any():
-            cells = f"{int(bad.sum())} such cell(s){_first(X, bad)}"
-            raise DataError(f"{where}: {name}: expected {wanted}, found {cells}; {hint}.")
+            row, column = _first(X, bad)
+            cells = f"{int(bad.sum())} such cell(s), the first at row {row}, column {column}"
+            raise DataError(f"{where}: {name}: expected {wanted}, found {cells}; {hint}.", column)
 
 
-def _first(X: Data, bad: Array) -> str:
-    """Say where the first bad cell is."""
-    position = np.flatnonzero(bad)[0]
+def _first(X: Data, bad: Array) -> tuple[int, int]:
+    """Return row and column of the first bad cell."""
+    position = int(np.flatnonzero(bad)[0])
     if not sparse.issparse(X):
         row, column = np.unravel_index(position, X.shape)
-        return f", the first at row {row}, column {column}"
-    major = np.searchsorted(X.indptr, position, side="right") - 1
-    row, column = (major, X.indices[position]) if X.format == "csr" else (X.indices[position], major)
-    return f", the first at row {row}, column {column}"
+        return int(row), int(column)
+    major = int(np.searchsorted(X.indptr, position, side="right")) - 1
+    minor = int(X.indices[position])
+    return (major, minor) if X.format == "csr" else (minor, major)
 
 
 def times_factor(X: Data, H: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.local import arrays
-from cofactor.types import Array, Data
+from cofactor.types import Array, Data, DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,14 @@ class SomeColumns:
 
     def check(self, *, client: object = 0, signed: bool = False) -> SomeColumns:
         """Check the known values."""
-        return SomeColumns(arrays.check(self.inner, client=client, signed=signed), self.index, self.n_features)
+        try:
+            return SomeColumns(arrays.check(self.inner, client=client, signed=signed), self.index, self.n_features)
+        except DataError as error:
+            if error.column is None:
+                raise
+            there = int(self.index[error.column])
+            text = str(error).replace(f"column {error.column}", f"column {there}", 1)
+            raise DataError(text, there) from None
 
     def astype(self, dtype: Any) -> SomeColumns:
         """Convert the known values."""

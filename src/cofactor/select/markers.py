@@ -7,9 +7,9 @@ codes of all components together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +26,8 @@ PREFIX = "markers "
 """Begins the name of every array that is sent for markers."""
 
 
-class Refit(Protocol):
-    """Whatever finds codes: a method."""
-
-    def refit(self, data: Data, factor: Array) -> Array:
-        """Return the codes (n x k) that belong to a factor."""
-        ...
+Refit = Callable[[Data, Array], Array]
+"""(rows, factor) -> the codes (n x k) that belong to them: the ``refit`` of a method."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +39,7 @@ class Regressed:
     (:func:`cofactor.local.columns.groups`), and what is summed over rows is so for every group apart.
     """
 
-    method: Refit
+    refit: Refit
     factor: Array
     groups: tuple[int, ...] | None = None
 
@@ -56,7 +52,7 @@ class Regressed:
 
     def answer(self, data: Data) -> dict[str, Array]:
         """Client: the sums of its own rows."""
-        return {PREFIX + name: a for name, a in self.of(data, self.method.refit(data, self.factor)).items()}
+        return {PREFIX + name: a for name, a in self.of(data, self.refit(data, self.factor)).items()}
 
     def of(self, data: Data, codes: Array) -> dict[str, Array]:
         """Client: the sums of rows whose codes are known."""

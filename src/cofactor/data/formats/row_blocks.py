@@ -264,5 +264,6 @@ def _refuse(block: Data, start: int, client: object) -> NoReturn:
         row, column = divmod(position, block.shape[1])
     raise DataError(
         f"client {client}: expected finite values >= 0, found {values[position]} at row {start + row}, "
-        f"column {column}; drop, impute, shift or clip such cells first."
+        f"column {column}; drop, impute, shift or clip such cells first.",
+        int(column),
     )

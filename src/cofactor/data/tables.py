@@ -1,0 +1,149 @@
+"""What people hold in memory (arrays, data frames of pandas and polars, AnnData) as tables with names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofactor.data import load
+from cofactor.data.formats.row_blocks import RowBlocks
+from cofactor.data.formats.table import Table, did_you_mean, plain
+from cofactor.types import Array, CofactorError, Data, DataError
+
+
+def is_annotated(X: Any) -> bool:
+    """Whether X is an AnnData object; nothing is imported for it."""
+    return any(
+        kind.__module__.partition(".")[0] == "anndata" and kind.__name__ == "AnnData" for kind in type(X).__mro__
+    )
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a data frame."""
+    return hasattr(X, "columns") and not callable(X.columns) and hasattr(X, "shape")
+
+
+def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
+    """Return what somebody holds as a table; the matrix of a data frame stays the frame, for others to convert.
+
+    ``layer`` is that of AnnData ("raw" for the raw matrix).
+    """
+    if is_annotated(X):
+        return replace(_annotated(X, source, layer), source=source)
+    if layer is not None:
+        raise CofactorError(f"{source}: layer {layer!r} is for AnnData, found {type(X).__name__}.")
+    if not is_frame(X):
+        return Table(X, source=source)
+    columns = list(X.columns)
+    names = columns if columns and all(isinstance(name, str) for name in columns) else None
+    return Table(X, names, _index(X), source=source)
+
+
+def set_aside(table: Table, name: str) -> tuple[Table, Array]:
+    """Return a table without one of its columns, and that column: an obs column, or one of a data frame."""
+    if not is_frame(table.X):
+        return table, table.column(name)
+    names = table.feature_names or []
+    if name not in names:
+        where = f"{table.source}: expected a column {name!r} to group by"
+        raise DataError(f"{where}, found no such column{did_you_mean(name, names)}.")
+    X = table.X.drop(columns=[name]) if hasattr(table.X, "iloc") else table.X.drop(name)
+    return replace(table, X=X, feature_names=[n for n in names if n != name]), plain(table.X[name])
+
+
+def check_distinct(table: Table, remedy: str = "") -> None:
+    """Refuse features that have the same name: nobody could say which of them new rows mean."""
+    names = table.feature_names or []
+    if len(set(names)) == len(names):
+        return
+    seen: set[str] = set()
+    twice = list(dict.fromkeys(name for name in names if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+    more = f" and {len(twice) - 3} more" if len(twice) > 3 else ""
+    found = f"{', '.join(map(repr, twice[:3]))}{more} more than once"
+    raise DataError(
+        f"{table.source}: expected distinct feature names, found {found}; "
+        f"{remedy or 'rename them, or add their columns up'}."
+    )
+
+
+def _index(frame: Any) -> list[str] | None:
+    """Return the names of rows; a frame that only counts them has none."""
+    index = getattr(frame, "index", None)
+    if index is None or type(index).__name__ == "RangeIndex":
+        return None
+    return [str(name) for name in index]
+
+
+def _annotated(held: Any, source: str, layer: str | None) -> Table:
+    X, var = _matrix(held, source, layer)
+    obs = {str(name): plain(held.obs[name].to_numpy()) for name in held.obs.columns}
+    return Table(X, [str(name) for name in var], [str(name) for name in held.obs_names], obs)
+
+
+def _matrix(held: Any, source: str, layer: str | None) -> tuple[Data, Any]:
+    """Return the chosen matrix of AnnData, with the names of its features; one that is not in memory in blocks."""
+    if held.isbacked:
+        if held.is_view:
+            raise DataError(f"{source}: a part of AnnData on disk cannot be read in blocks; use .to_memory() first.")
+        return load.read(Path(held.filename), layer=layer, blocks=True).X, _var(held, layer)
+    if layer == "raw" and "raw" not in held.layers:
+        if held.raw is None:
+            raise DataError(f"{source}: expected a raw matrix, found none.")
+        return _readable(held.raw.X, source), held.raw.var_names
+    if layer is not None and layer not in held.layers:
+        known, near = list(held.layers), get_close_matches(layer, list(held.layers), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise DataError(f"{source}: expected a layer {layer!r}, found {known or 'none'}{hint}")
+    X = held.X if layer is None else held.layers[layer]
+    if X is None:
+        raise DataError(f"{source}: expected a matrix X, found none; choose one of the layers {list(held.layers)}.")
+    return _readable(X, source), held.var_names
+
+
+def _var(held: Any, layer: str | None) -> Any:
+    return held.raw.var_names if layer == "raw" and "raw" not in held.layers else held.var_names
+
+
+def _readable(X: Any, source: str) -> Data:
+    """Return a matrix as it is, and one of dask as rows that are computed a block at a time."""
+    if not hasattr(type(X), "__dask_graph__"):
+        return X
+    if np.isnan(X.shape[0]):
+        raise DataError(f"{source}: expected a dask array of known shape, found {X.shape}; use .compute_chunk_sizes().")
+    return RowBlocks(ComputedRows(X))
+
+
+@dataclass(frozen=True, eq=False)
+class ComputedRows:
+    """Rows of a dask array, computed when they are read."""
+
+    array: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return int(self.array.shape[0]), int(self.array.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values."""
+        return np.dtype(self.array.dtype)
+
+    @property
+    def cells(self) -> float:
+        """Values of a row, as if all were stored."""
+        return float(self.shape[1])
+
+    @property
+    def sparse(self) -> bool:
+        """Whether its blocks are sparse."""
+        return hasattr(self.array._meta, "tocsr")
+
+    def read(self, start: int, stop: int) -> Data:
+        """Return computed rows, dense or CSR."""
+        rows = self.array[start:stop].compute()
+        return rows.tocsr() if self.sparse else np.asarray(rows)

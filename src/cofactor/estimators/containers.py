@@ -1,0 +1,56 @@
+"""Codes as people want them: arrays, or data frames that keep the names of rows."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import sklearn
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+
+from cofactor.data.tables import is_annotated
+from cofactor.estimators.clients import is_many
+from cofactor.types import Array, unknown
+
+FORMS = ("default", "pandas", "polars")
+
+
+class Containers(ClassNamePrefixFeaturesOutMixin):
+    """An estimator whose codes come as arrays or as data frames, of one client or of a list of them."""
+
+    _sklearn_output_config: dict[str, str]
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Choose what ``transform`` and ``fit_transform`` return: "default" (arrays), "pandas" or "polars"."""
+        if transform is None:
+            return self
+        if transform not in FORMS:
+            raise unknown("output of transform", transform, FORMS)
+        self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def _contained(self, codes: Any, X: Any) -> Any:
+        """Return codes in the form that was chosen, with the row names of what they are codes of."""
+        held = vars(self).get("_sklearn_output_config", {})
+        form = held.get("transform", sklearn.get_config()["transform_output"])
+        if form == "default":
+            return codes
+        if is_many(X):
+            return [self._frame(W, x, form) for W, x in zip(codes, X, strict=True)]
+        return self._frame(codes, X, form)
+
+    def _frame(self, W: Array, X: Any, form: str) -> Any:
+        columns = [str(name) for name in self.get_feature_names_out()]
+        if form == "polars":
+            import polars
+
+            return polars.DataFrame(W, schema=columns, orient="row")
+        import pandas
+
+        return pandas.DataFrame(W, index=row_names(X), columns=columns)
+
+
+def row_names(X: Any) -> Any:
+    """Return the index of a data frame of pandas, or the names of the cells of AnnData; None for anything else."""
+    if is_annotated(X):
+        return X.obs_names
+    return X.index if hasattr(X, "iloc") else None

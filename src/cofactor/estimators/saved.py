@@ -1,0 +1,72 @@
+"""The public part of a model as one file: factor, names, preparation, marker scores; nothing of any row."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofactor.data.preparation import Preparation
+from cofactor.files import atomic
+from cofactor.types import Array, CofactorError
+
+UNNAMED = "feature"
+"""Begins the names of features without names, as run folders write them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """A factor (k x m), the names of its features, and of those before preparation, and what else all may know."""
+
+    factor: Array
+    features: list[str] | None = None
+    inputs: list[str] | None = None
+    width: int = 0
+    preparation: Preparation = field(default_factory=Preparation)
+    scores: Array | None = None
+
+
+def arrays(held: Saved) -> dict[str, Array]:
+    """Return the arrays of the file; what is None is left out."""
+    named = {"feature_names": held.features, "input_names": held.inputs if held.preparation else None}
+    found: dict[str, Any] = {name: np.array(value) for name, value in named.items() if value is not None}
+    found |= {"input_width": np.array(held.width)} if held.preparation else {}
+    found |= {} if held.scores is None else {"marker_scores": held.scores}
+    return {"factor": held.factor, **found, **held.preparation.arrays()}
+
+
+def write(path: Path, held: Saved) -> None:
+    """Write an npz file without pickles."""
+    with atomic(path) as file:
+        np.savez(file, **arrays(held))  # type: ignore[arg-type]
+
+
+def read(path: Path) -> Saved:
+    """Read it, or the factor.npz of a run; or say what else the file is."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = dict(file)
+    except FileNotFoundError:
+        raise CofactorError(f"{path}: expected the public part of a model, found no such file.") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise CofactorError(f"{path}: expected the public part of a model, found: {error}.") from error
+    H = found.get("factor")
+    if H is None or H.ndim != 2 or "biases" in found:
+        what = "a model of ratings: use FederatedMF.load" if "biases" in found else ", ".join(found) or "nothing"
+        raise CofactorError(f"{path}: expected a factor (k x m), found {what}.")
+    names, inputs = (_names(found.get(name)) for name in ("feature_names", "input_names"))
+    if names is not None and len(names) != H.shape[1]:
+        raise CofactorError(f"{path}: expected {H.shape[1]} feature names, found {len(names)}.")
+    width = int(found.get("input_width", H.shape[1]))
+    return Saved(H, names, inputs or names, width, Preparation.from_arrays(found), found.get("marker_scores"))
+
+
+def _names(found: Array | None) -> list[str] | None:
+    """Return names of features; those that a run folder counts are none."""
+    if found is None:
+        return None
+    names = [str(name) for name in found]
+    return None if names == [f"{UNNAMED}{i}" for i in range(len(names))] else names
