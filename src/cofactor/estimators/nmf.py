@@ -140,7 +140,8 @@ class FederatedNMF(Federated):
             self.marker_scores_ = self._scores(data, facts.groups, engine=engine, secure=plan.secure)
 
     def _scores(self, data: list[Data], groups: tuple[int, ...] | None = None, **how: Any) -> Array:
-        question = Regressed(refit, self.components_, groups)
+        codes = refit if self._made.traits.kind == "blocks" else self._made.refit
+        question = Regressed(codes, self.components_, groups)
         return question.scores(totals(question, data, self.components_.shape[1], **how))
 
     def markers(self, X: Any = None, *, top: int = 20) -> list[Marker]:
