@@ -178,8 +178,7 @@ class FederatedNMF(Federated):
 
     def _facts(self) -> dict[str, Any]:
         """What a reader of AnnData should know of the fit; of a private one no errors."""
-        method = self.method if isinstance(self.method, str) else type(self.method).__name__
-        facts = {"method": method, "n_components": len(self.components_), "prepare": self._preparation.text}
+        facts = {"method": str(self.method), "n_components": len(self.components_), "prepare": self._preparation.text}
         facts |= {"cofactor": version("cofactor"), "features": self.features}
         if self.privacy is not None:
             return {**facts, "epsilon": float(self.epsilon_)}
