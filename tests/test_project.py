@@ -69,3 +69,10 @@ def test_the_package_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "cofactor", "--help"], capture_output=True, text=True, check=True)
     assert "python -m cofactor" in done.stdout
     assert "demo" in done.stdout
+
+
+def test_a_command_starts_without_what_it_does_not_need():
+    """scikit-learn brings pandas and scipy.stats: half of the time of a small fit, which needs none of them."""
+    heavy = ("sklearn", "pandas", "scipy.stats", "matplotlib", "ot", "torch", "mpi4py", "distributed", "anndata")
+    code = f"import sys, cofactor.cli.verbs; print([n for n in {heavy} if n in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from cofactor.types import Align, Array
 
@@ -45,7 +45,7 @@ def admissible(H: Array, reference: Array, level: float = 0.05) -> Array:
     if m <= 3:
         return r > 0
     with np.errstate(divide="ignore"):
-        return np.arctanh(r) * np.sqrt(m - 3) > norm.isf(level / r.size)
+        return np.arctanh(r) * np.sqrt(m - 3) > -ndtri(level / r.size)
 
 
 @dataclass(frozen=True)

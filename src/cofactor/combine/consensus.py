@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.cluster import KMeans
 
 from cofactor.local.stats import normalize
 from cofactor.types import Array, CofactorError
@@ -40,6 +39,8 @@ def agree(factors: Sequence[Array], *, density: float = DENSITY, seed: int = 0) 
     Components at norm 1 of all starts are kept where their ``NEIGHBOURS`` nearest ones are closer than ``density`` on
     average, and clustered into k; a component's consensus is the median of its cluster.
     """
+    from sklearn.cluster import KMeans
+
     if len(factors) < 2:
         raise CofactorError(f"a consensus needs at least two starts. Found {len(factors)}.")
     k = len(factors[0])

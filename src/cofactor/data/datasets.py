@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
-from sklearn import datasets as bundled
 
 from cofactor.types import Array, CofactorError, Data, DataError
 
@@ -83,12 +82,7 @@ _STORED: dict[str, _Stored] = {
     **{name: _Stored("bmf_benchmarks", name, scale=None) for name in _BOOLEAN},
 }
 
-_BUNDLED = {
-    "digits": bundled.load_digits,
-    "breast_cancer": bundled.load_breast_cancer,
-    "wine": bundled.load_wine,
-    "iris": bundled.load_iris,
-}
+_BUNDLED = ("digits", "breast_cancer", "wine", "iris")
 
 
 def names() -> list[str]:
@@ -119,7 +113,9 @@ def digits() -> Dataset:
 
 
 def _bundled(name: str, *, scale: float = 1.0, image_shape: tuple[int, ...] | None = None) -> Dataset:
-    raw: Any = _BUNDLED[name]()
+    from sklearn import datasets as bundled  # imports pandas: a second of every command that reads no such data
+
+    raw: Any = getattr(bundled, f"load_{name}")()
     X = (raw.data * scale).astype(np.float32)
     return Dataset(X, np.asarray(raw.feature_names), raw.target, name, image_shape)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cofactor import kinds
 from cofactor.data import load
 from cofactor.data.formats.table import Table
-from cofactor.estimators.mf import FederatedMF
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.reading import in_places, read_table, reordered
@@ -19,6 +18,9 @@ from cofactor.local.columns import SomeColumns
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
 from cofactor.types import Array, CofactorError, Data
+
+if TYPE_CHECKING:
+    from cofactor.estimators.mf import FederatedMF
 
 
 def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> tuple[Array, float]:
@@ -77,6 +79,8 @@ def _ratings(folder: RunFolder, path: Path) -> tuple[FederatedMF, list[str], Any
     if config.kind != "ratings":
         raise CofactorError(f"{folder.path}: expected a run on ratings, found one of method {config.method!r}.")
     folder.factor()  # says what to do where a run has not ended
+    from cofactor.estimators.mf import FederatedMF  # with scikit-learn and pandas: a second of every command
+
     model = FederatedMF.load(folder.path / "factor.npz")
     table = load.read_ratings(path, duplicates=config.duplicates)
     place = {str(name): i for i, name in enumerate(model.items_)}
