@@ -1,5 +1,7 @@
 """FedMAvg and gradient sharing: numbers, laws, constraint sets, and draws by data share."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -42,6 +44,44 @@ def test_few_participants_reach_the_error_and_the_planted_factor(participation, 
     assert cosine(out.factor, H) >= 0.99
 
 
+def test_one_step_each_is_a_step_on_the_sum_of_all_objectives(skewed):
+    """Counted by the lengths of their steps, clients of any size and scale take one step of gradient descent."""
+    Xs = [skewed[0][0][:7], 5 * skewed[0][1], skewed[0][2][:25]]
+    method = catalog.make("fedmavg", RANK, factor_steps=1, constant=True, components="free", momentum=0)
+    shared = method.start(FEATURES, rng(0, SERVER, -1))
+    sent, gradient, steepest = [], 0, 0
+    for j, X in enumerate(Xs):
+        local, message = method.step(X, shared, method.join(X, shared, 0, rng(0, j, -1)), 0, rng(0, j, 0))
+        sent.append(message)
+        gradient += local.codes.T @ (local.codes @ shared.factor - X)
+        steepest += np.linalg.norm(local.codes.T @ local.codes, 2)
+    np.testing.assert_allclose(
+        method.aggregate(shared, sent, 0).factor, shared.factor - gradient / steepest, atol=1e-12
+    )
+
+
+def test_sorted_clients_of_other_scales_end_where_pooling_does():
+    draw = np.random.default_rng(0)
+    X = draw.gamma(0.3, size=(160, 4)) @ draw.gamma(0.5, size=(4, 40)) + 0.1 * draw.uniform(size=(160, 40))
+    Xs = np.array_split(X[np.argsort(X.sum(axis=1))], 8)
+    default, paper = catalog.make("fedmavg", 4), {"code_steps": 10, "factor_steps": 100, "by_rows": True, "momentum": 0}
+    found = [run(method, Xs, rounds=50) for method in (default, catalog.make("fedmavg", 4, **paper))]
+    pooled = run(catalog.make("exact", 4), [X], rounds=100)
+    ours, theirs, best = (metrics.pooled_error(Xs, out.codes, out.factor) for out in (*found, _cut(pooled, Xs)))
+    assert ours <= 1.02 * best
+    assert ours < theirs
+
+
+def _cut(pooled, Xs):
+    """Return a pooled run with codes for every client."""
+    return replace(pooled, codes=np.split(pooled.codes[0], np.cumsum([len(X) for X in Xs])[:-1]))
+
+
+def test_momentum_is_a_share():
+    with pytest.raises(CofactorError, match="momentum must be in"):
+        catalog.make("fedmavg", 3, momentum=1.0)
+
+
 def test_gradient_sharing_comes_near_with_everybody(skewed):
     Xs, H = skewed
     out = run(catalog.make("fedmgs", RANK), Xs, rounds=100)
@@ -71,7 +111,7 @@ def test_gradients_of_clients_are_the_gradient_of_the_stacked_rows(skewed):
 
 def test_one_client_averages_itself_with_plain_projected_gradient(skewed):
     X = skewed[0][0]
-    method = catalog.make("fedmavg", RANK, code_steps=2, factor_steps=3, constant=True)
+    method = catalog.make("fedmavg", RANK, code_steps=2, factor_steps=3, constant=True, by_rows=True)
     shared = method.start(FEATURES, rng(0, SERVER, -1))
     H, W = shared.factor.copy(), np.zeros((ROWS, RANK))
     for _ in range(2):
@@ -154,7 +194,7 @@ def test_draw_by_share_is_an_unbiased_estimate_of_the_sum():
 def test_draw_by_share_takes_the_plain_mean_of_the_drawn_copies(skewed):
     """Weights n_j and probabilities n_j / n cancel: the poster's 1/m sum over the drawn clients."""
     Xs = [skewed[0][0][:10], skewed[0][1], skewed[0][2][:25]]
-    method, copies = catalog.make("fedmavg", RANK), {}
+    method, copies = catalog.make("fedmavg", RANK, by_rows=True), {}
     out = run(
         method,
         Xs,

@@ -22,17 +22,19 @@ def factors(messages: list[Message]) -> list[Array]:
 class Mean:
     """Mean of the factors, rows back at norm 1. Clients send ``w_j H_j`` and ``w_j``, so sums are enough.
 
-    ``weighted=True`` takes the rows of the client as its weight, as FedAvg does. A row that no client has
-    stays as it was, so that a component can come back.
+    ``weighted=True`` takes the rows of the client as its weight, as FedAvg does; with ``energy`` its weight is
+    ``|W_j|^2``, the scale of its half-problem of H: clients whose proximal steps are relative to it are then on the way
+    to the minimum of their sum. A row that no client has stays as it was, so that a component can come back.
     """
 
     weighted: bool = True
+    energy: bool = False
     additive = True
     streams = False
 
     def noisy(self) -> Mean:
-        """Return itself: a mean takes noise."""
-        return self
+        """Return the mean by rows: it takes noise."""
+        return Mean(self.weighted)
 
     def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
         """``factor`` (k x m), times the weight."""
@@ -40,13 +42,14 @@ class Mean:
 
     def message(self, W: Array, H: Array) -> Message:
         """Client: the factor times its weight."""
-        weight = float(len(W)) if self.weighted else 1.0
+        rows = float(len(W)) if self.weighted else 1.0
+        weight = float(np.vdot(W, W)) if self.energy else rows
         return Message({"factor": H * H.dtype.type(weight)}, weight)
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
         """Return the mean."""
         sums = total(messages)
-        H = normalize(sums.arrays["factor"] / sums.weight)
+        H = normalize(sums.arrays["factor"] / sums.weight) if sums.weight > 0 else np.zeros(current.shape)
         return np.where(H.any(axis=1, keepdims=True), H, current).astype(sums.dtype("factor"))
 
 
