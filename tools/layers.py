@@ -49,6 +49,7 @@ LAYERS = [
     ("assurance", "ledgers, what was spent over runs, forecasts, audits, attacks"),
     ("report", "a run folder as one HTML page"),
     ("jobs", "the one pipeline over files: read, prepare, run, judge, write"),
+    ("federation", "organisations over a network: certificates, invites, policies, the processes of NVIDIA FLARE"),
     ("cli", "the command line"),
 ]
 """Every room with what lives there, the highest first."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cofactor import __version__
-from cofactor.cli import privacy
+from cofactor.cli import federation, privacy
 from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair, with_options
 from cofactor.jobs.settings import Settings
 
@@ -24,6 +24,9 @@ app = typer.Typer(
 app.add_typer(privacy.privacy, name="privacy")
 app.add_typer(privacy.ledger, name="ledger")
 app.command()(privacy.audit)
+app.add_typer(federation.federation, name="federation")
+for command in (federation.serve, federation.join, federation.approve):
+    app.command()(command)
 
 
 def _version(asked: bool) -> None:
@@ -61,6 +64,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
     config: Annotated[Path | None, typer.Option(help="A TOML file instead of the other options.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
+    home: Annotated[Path, typer.Option(help="With --engine flare: the federation.")] = Path("federation"),
     json: Json = False,
     quiet: Quiet = False,
     **given: Any,
@@ -76,13 +80,15 @@ def fit(
     Example: cofactor fit a.npz b.npz c.npz -k 20 --epsilon 1 --delta 1e-6 --secure --out run
 
     Example: mpiexec -n 4 cofactor fit --engine mpi big.npy -k 50 --out run
+
+    Example: cofactor fit --engine flare --config run.toml --out run
     """
     from cofactor.cli import verbs
 
     said = {name: value for name, value in given.items() if value is not None}
     if option:
         said["options"] = dict(map(pair, option))
-    verbs.fit(said, out, config_file=config, as_json=json, quiet=quiet)
+    verbs.fit(said, out, config_file=config, as_json=json, quiet=quiet, home=home)
 
 
 app.command()(with_options(fit, Settings))

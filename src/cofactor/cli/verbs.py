@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cofactor import records
+from cofactor.cli import federation
 from cofactor.cli.progress import Progress
 from cofactor.engines.team import speaks
 from cofactor.files import atomic
@@ -28,8 +29,12 @@ LEFT = ("top features", "items", "part", "user")
 """Columns of words."""
 
 
-def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool) -> None:
+def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool, home: Path) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
+    if given.get("engine") == "flare":
+        federation.fit(_without_engine(given, config_file), out, config_file, home, quiet=quiet or as_json)
+        _conclude(RunFolder.open(out), as_json=as_json, quiet=quiet)
+        return
     config = _config(given, config_file)
     with Progress(quiet=quiet or as_json or not speaks()) as progress:
         folder = jobs.fit(config, out, callbacks=[progress], announce=_announcer(progress))
@@ -58,8 +63,20 @@ def _config(given: dict[str, Any], config_file: Path | None) -> Config:
     return Config(**given)
 
 
+def _without_engine(given: dict[str, Any], config_file: Path | None) -> dict[str, Any]:
+    """Return the options of a run in a federation; a configuration file has all of them."""
+    others = {name: value for name, value in given.items() if name != "engine"}
+    if config_file is not None and others:
+        raise CofactorError(f"expected either --config or options, found --config and {', '.join(others)}.")
+    return others
+
+
 def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
     """Continue an interrupted run."""
+    if federation.is_federated(run):
+        federation.resume(run, quiet=quiet or as_json)
+        _conclude(RunFolder.open(run), as_json=as_json, quiet=quiet)
+        return
     with Progress(quiet=quiet or as_json or not speaks()) as progress:
         folder = jobs.resume(run, callbacks=[progress], announce=_announcer(progress))
     if speaks():

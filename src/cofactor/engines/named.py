@@ -12,6 +12,7 @@ _HOMES = {
     "inline": ("cofactor.engines.inline", "Inline"),
     "mpi": ("cofactor.engines.mpi", "Mpi"),
     "dask": ("cofactor.engines.dask_engine", "Dask"),
+    "flare": ("cofactor.engines.flare", "Flare"),
 }
 """Module and class; what an engine needs is imported when it is asked for."""
 NAMES = tuple(_HOMES)

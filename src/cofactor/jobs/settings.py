@@ -26,7 +26,7 @@ class Settings:
     tol: float = option(1e-4, "Stop when the loss falls by less than this share.")
     seed: int = option(0, "Seed of the run.")
     participation: float = option(1.0, "Share of clients in each round.")
-    engine: str = option("inline", "What carries the messages: inline, mpi, dask.")
+    engine: str = option("inline", "What carries the messages: inline, mpi, dask, flare.")
     scheduler: str | None = option(None, "With --engine dask: the address of the scheduler, as tcp://host:8786.")
     features: str = option("same", "Match features by name: same, intersection, union, position.")
     layer: str | None = option(None, "Layer of h5ad files.")

@@ -1,0 +1,115 @@
+"""``cofactor federation``, ``serve``, ``join``, ``approve``: a federation of organisations over a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+federation = typer.Typer(help="Make a federation: certificates and invites.", no_args_is_help=True)
+
+Home = Annotated[Path, typer.Option("--home", help="The coordinator's folder of the federation.")]
+
+
+@federation.command()
+def init(
+    clients: Annotated[str, typer.Option(help="Names of the clients, as alice,bob,carol.")],
+    host: Annotated[str, typer.Option(help="Name or address of the server, as clients reach it.")] = "localhost",
+    port: Annotated[int, typer.Option(help="Port of the server; clients join on the next one.")] = 8002,
+    home: Home = Path("federation"),
+) -> None:
+    """Make the certificates of a federation, and one file for each client to hand over.
+
+    Example: cofactor federation init --clients alice,bob,carol --host fed.example.org
+    """
+    from cofactor.federation.invite import Federation
+
+    made = Federation.init(home, [name.strip() for name in clients.split(",")], host=host, port=port)
+    for name in made.clients:
+        print(home / "invites" / f"{name}.cofactor")
+
+
+def serve(home: Home = Path("federation")) -> None:
+    """Run the server of a federation until it is stopped.
+
+    Example: cofactor serve
+    """
+    from cofactor.federation.start import serve as run
+
+    run(home, say=_say)
+
+
+def join(
+    invite: Annotated[Path, typer.Argument(help="The file that the coordinator handed over.")],
+    data: Annotated[Path, typer.Option(help="The data of this client; they stay here.")],
+    home: Annotated[Path | None, typer.Option(help="Folder for key, policy and results. Default: NAME-home.")] = None,
+    layer: Annotated[str | None, typer.Option(help="Layer of an h5ad file.")] = None,
+) -> None:
+    """Run a client of a federation until it is stopped; its key is made here and stays here.
+
+    Example: cofactor join alice.cofactor --data mine.h5ad
+    """
+    from cofactor.federation.start import take_part
+
+    take_part(invite, data, home, layer=layer, say=_say)
+
+
+def approve(
+    home: Annotated[Path, typer.Argument(help="The folder of this client.")],
+    run: Annotated[str, typer.Argument(help="The run that waits.")],
+    deny: Annotated[bool, typer.Option("--deny", help="Say no.")] = False,
+) -> None:
+    """Approve or deny a run at a client whose policy asks a person.
+
+    Example: cofactor approve alice-home 6f3a
+    """
+    from cofactor.federation.policy import answer
+
+    asked = answer(home, run, not deny)["config"]
+    print(f"{'denied' if deny else 'approved'}: method {asked['method']}, rank {asked['rank']}")
+
+
+def fit(given: dict[str, Any], out: Path, config: Path | None, home: Path, *, quiet: bool) -> None:
+    """Run over the clients of a federation, and bring the factor back."""
+    from cofactor.engines.flare_clients import Patience
+    from cofactor.federation import driver
+    from cofactor.federation.invite import Federation
+    from cofactor.federation.terms import read_config, settled
+
+    made = Federation.read(home)
+    if config is not None:
+        found, patience = read_config(config, made.clients)
+    else:
+        found, patience = settled({"inputs": made.clients, **given, "engine": "flare"}), Patience()
+    driver.fit(made, found, patience, out, _teller(quiet=quiet))
+
+
+def resume(out: Path, *, quiet: bool) -> None:
+    """Go on with a run of a federation."""
+    from cofactor.federation import driver
+
+    driver.resume(out, _teller(quiet=quiet))
+
+
+def is_federated(out: Path) -> bool:
+    """Whether a run folder belongs to a federation."""
+    from cofactor.federation.driver import NOTE
+
+    return (out / NOTE).exists()
+
+
+def _teller(*, quiet: bool) -> Any:
+    def tell(kind: str, line: dict[str, Any]) -> None:
+        if quiet:
+            return
+        if kind == "history":
+            _say(f"round {line['round']}: loss {line['loss']}, {line['participants']} clients, {line['seconds']:.2f} s")
+        else:
+            _say(f"{line['client'] or 'run'}: {line['what']}")
+
+    return tell
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,215 @@
+"""The coordinator's folder of a federation, the files it hands out, and how a client becomes a member with one.
+
+An invite holds no private key: only where the server is, the root certificate to know it by, and a token that is good
+for one certificate. The client makes its key, sends a signing request over TLS, and gets its certificate back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import http.server
+import json
+import re
+import secrets
+import ssl
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cofactor import records
+from cofactor.federation import kits
+from cofactor.files import atomic
+from cofactor.types import CofactorError
+
+FILE, ENROLLED = "federation.json", "enrolled.json"
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?")
+LARGEST = 1 << 14
+
+
+@dataclass(frozen=True)
+class Invite:
+    """One client's file: it is handed over once, and used once."""
+
+    federation: str
+    client: str
+    host: str
+    port: int
+    enrol_port: int
+    root: str
+    token: str
+    salt: str
+
+    @classmethod
+    def read(cls, path: Path) -> Invite:
+        """Read an invite."""
+        if not path.exists():
+            raise CofactorError(f"{path}: expected an invite of a federation, found no such file.")
+        return records.load(cls, path)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The coordinator's folder: root, server, lead, invites; ``federation.json`` says who is invited."""
+
+    home: Path
+    name: str
+    host: str
+    port: int
+    enrol_port: int
+    clients: list[str]
+    salt: str
+    tokens: dict[str, str]
+
+    @classmethod
+    def init(cls, home: Path, clients: list[str], *, host: str, port: int, name: str = "federation") -> Federation:
+        """Make root, server and lead, and one invite for each client; an existing federation is never written over."""
+        if (home / FILE).exists():
+            raise CofactorError(f"{home}: already holds a federation; choose another folder.")
+        for client in clients:
+            if not NAME.fullmatch(client) or client in ("server", "lead"):
+                raise CofactorError(f"clients: expected names of small letters, digits and hyphens; found {client!r}.")
+        if len(set(clients)) < len(clients) or not clients:
+            raise CofactorError("clients: expected names, each one once; found none, or one twice.")
+        if not (1 <= port < 65535):
+            raise CofactorError(f"port: expected 1 to 65534, found {port}.")
+        kits.new_root(home / "root", name)
+        root = (home / "root" / "rootCA.pem").read_text()
+        for folder, own in (("server", "server"), ("lead", "client")):
+            key = kits.new_key(home / folder / "startup" / f"{own}.key")
+            common, role = (host, None) if folder == "server" else (kits.LEAD, "lead")
+            signed = kits.sign(home / "root", key.public_key(), common, host=host, role=role)
+            (home / folder / "startup" / f"{own}.crt").write_bytes(signed)
+            (home / folder / "startup" / "rootCA.pem").write_text(root)
+        kits.write_server(home / "server", name, host, port)
+        kits.write_lead(home / "lead", name, host, port)
+        salt = secrets.token_hex(16)
+        tokens = {client: secrets.token_hex(32) for client in clients}
+        for client, token in tokens.items():
+            invite = Invite(name, client, host, port, port + 1, root, token, salt)
+            _save(home / "invites" / f"{client}.cofactor", asdict(invite))
+        hashed = {client: _hash(token) for client, token in tokens.items()}
+        found = cls(home, name, host, port, port + 1, clients, salt, hashed)
+        _save(home / FILE, {key: value for key, value in asdict(found).items() if key != "home"})
+        return found
+
+    @classmethod
+    def read(cls, home: Path) -> Federation:
+        """Read the coordinator's folder."""
+        if not (home / FILE).exists():
+            raise CofactorError(f"{home}: expected the folder of a federation; `cofactor federation init` makes one.")
+        return cls(home, **records.read_json(home / FILE))
+
+    def enrolled(self) -> dict[str, str]:
+        """Return the hash of the public key of every client that has a certificate."""
+        file = self.home / ENROLLED
+        return records.read_json(file) if file.exists() else {}
+
+    def enrol(self, asked: Any) -> tuple[int, dict[str, str]]:
+        """Sign a client's request, if its token is good and was not used for another key."""
+        match asked:
+            case {"client": str(client), "token": str(token), "request": str(pem), **rest} if not rest:
+                pass
+            case _:
+                return 400, {"error": "expected a request to join"}
+        if not hmac.compare_digest(self.tokens.get(client, ""), _hash(token)):
+            return 403, {"error": "this invite is not one of this federation"}
+        try:
+            public = kits.public_of(pem.encode())
+        except Exception:  # hostile bytes may fail in any way
+            return 400, {"error": "expected a certificate signing request"}
+        print_ = hashlib.sha256(kits.der_of(public)).hexdigest()
+        known = self.enrolled()
+        if known.get(client, print_) != print_:
+            return 409, {"error": "this invite was used already; ask the coordinator for a new one"}
+        _save(self.home / ENROLLED, {**known, client: print_})
+        return 200, {"certificate": kits.sign(self.home / "root", public, client).decode()}
+
+    def listen(self) -> http.server.ThreadingHTTPServer:
+        """Answer requests to join on the port next to the server's, over TLS, until it is closed."""
+        federation, lock = self, threading.Lock()
+
+        class Door(http.server.BaseHTTPRequestHandler):
+            timeout = 10
+
+            def do_POST(self) -> None:
+                size = int(self.headers.get("Content-Length") or 0)
+                status, answer = 400, {"error": "expected a request to join"}
+                if 0 < size <= LARGEST:
+                    try:
+                        asked = json.loads(self.rfile.read(size))
+                    except ValueError:
+                        asked = None
+                    with lock:
+                        status, answer = federation.enrol(asked)
+                body = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing."""
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        startup = self.home / "server" / "startup"
+        context.load_cert_chain(startup / "server.crt", startup / "server.key")
+        try:
+            door = http.server.ThreadingHTTPServer(("", self.enrol_port), Door)
+        except OSError as error:
+            raise CofactorError(f"port {self.enrol_port}: expected a free one to listen on, found: {error}.") from error
+        door.socket = context.wrap_socket(door.socket, server_side=True, do_handshake_on_connect=False)
+        threading.Thread(target=door.serve_forever, daemon=True).start()
+        return door
+
+
+def join(invite: Invite, home: Path) -> None:
+    """Become a member: make a key here, get a certificate for it, write the folder; nothing happens a second time."""
+    startup = home / "startup"
+    if (startup / "client.crt").exists():
+        known = (startup / "rootCA.pem").read_text() if (startup / "rootCA.pem").exists() else ""
+        if known != invite.root:
+            raise CofactorError(f"{home}: is the home of a client of another federation; choose another --home.")
+        return
+    key_file = startup / "client.key"
+    key = kits.read_key(key_file) if key_file.exists() else kits.new_key(key_file)
+    certificate = _ask(invite, kits.request(key, invite.client).decode())
+    (startup / "rootCA.pem").write_text(invite.root)
+    kits.write_client(home, invite.federation, invite.client, host=invite.host, port=invite.port, identity=invite.host)
+    (startup / "client.crt").write_text(certificate)
+
+
+def _ask(invite: Invite, request: str) -> str:
+    where = f"{invite.host}, port {invite.enrol_port}"
+    context = ssl.create_default_context(cadata=invite.root)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    try:
+        line = http.client.HTTPSConnection(invite.host, invite.enrol_port, timeout=20, context=context)
+        body = json.dumps({"client": invite.client, "token": invite.token, "request": request})
+        line.request("POST", "/", body)
+        answer = line.getresponse()
+        found = json.loads(answer.read(LARGEST))
+    except ssl.SSLCertVerificationError as error:
+        raise CofactorError(
+            f"{where}: expected the server of this federation, found one with another certificate ({error.reason})."
+        ) from error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise CofactorError(
+            f"{where}: expected the server of the federation, found none ({error}). Is `cofactor serve` running there? "
+            f"Ask your network people for outgoing TCP to {invite.host}, ports {invite.port} and {invite.enrol_port}."
+        ) from error
+    if answer.status != 200:
+        raise CofactorError(f"{where}: {found.get('error', 'refused')}.")
+    return str(found["certificate"])
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _save(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(path) as file:
+        file.write((json.dumps(value, indent=1) + "\n").encode())

@@ -1,0 +1,126 @@
+"""What a client allows: a small file of its own, asked on the client's machine before anything leaves it."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from cofactor import records
+from cofactor.engines.flare_clients import Refused
+from cofactor.federation.terms import RunTerms
+from cofactor.jobs.config import Config
+from cofactor.method import Method
+from cofactor.types import CofactorError, unknown
+
+FILE, SPENT = "policy.toml", "spent.json"
+TEXT = """# What this client allows. Every run is checked against this file here, before anything leaves.
+# methods = ["exact", "oneshot"]   # allowed methods; without this line, all
+least_rows = 1                     # refuse runs if the data have fewer rows
+# epsilon = 1.0                    # largest epsilon of one run
+# total_epsilon = 3.0              # largest sum of the epsilons of all runs
+private = false                    # true: only runs with an epsilon
+secure = false                     # true: only runs with secure summation
+approval = false                   # true: a person here approves every run (`cofactor approve HOME RUN`)
+"""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a client allows; whatever is not allowed is refused with a fixed text."""
+
+    methods: list[str] | None = None
+    least_rows: int = 1
+    epsilon: float | None = None
+    total_epsilon: float | None = None
+    private: bool = False
+    secure: bool = False
+    approval: bool = False
+
+    @classmethod
+    def read(cls, home: Path) -> Policy:
+        """Read the policy of a client; one that cannot be read allows nothing."""
+        file = home / FILE
+        try:
+            values = tomllib.loads(file.read_text())
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise CofactorError(f"{file}: expected the policy of this client, found: {error}.") from error
+        known = [f.name for f in fields(cls)]
+        for key in values:
+            if key not in known:
+                raise CofactorError(f"{file}: {unknown('key', key, known)}")
+        return records.decode(cls, values, str(file))
+
+    def check(self, config: Config, home: Path, run: str) -> None:
+        """Refuse a run that asks for what is not allowed."""
+        if self.methods is not None and config.method not in self.methods:
+            raise Refused("method")
+        if self.secure and not config.secure:
+            raise Refused("secure")
+        limits = self.epsilon is not None or self.total_epsilon is not None
+        if config.privacy is None:
+            if self.private or limits:
+                raise Refused("private")
+            return
+        if config.privacy.insecure_seed is not None and (self.private or limits):
+            raise Refused("private")
+        self._check_epsilon(config.privacy.epsilon, home, run)
+
+    def _check_epsilon(self, epsilon: float, home: Path, run: str) -> None:
+        if epsilon > (math.inf if self.epsilon is None else self.epsilon):
+            raise Refused("epsilon")
+        others = math.fsum(value for name, value in spent(home).items() if name != run)
+        if others + epsilon > (math.inf if self.total_epsilon is None else self.total_epsilon):
+            raise Refused("total")
+
+    def check_rows(self, rows: int) -> None:
+        """Refuse to take part with too few rows."""
+        if rows < self.least_rows:
+            raise Refused("rows")
+
+    def check_cost(self, method: Method, home: Path, run: str) -> None:
+        """Check what a run will really cost, and write it down before anything of it leaves."""
+        allowance = method.traits.allowance
+        if allowance is None:
+            return
+        epsilon = float(allowance.total().epsilon)
+        self._check_epsilon(epsilon, home, run)
+        (home / SPENT).write_text(json.dumps({**spent(home), run: epsilon}, indent=1))
+
+    def check_approved(self, home: Path, terms: RunTerms) -> None:
+        """Wait for a person, if the policy says so: the run is described in a file, and answered in another."""
+        if not self.approval:
+            return
+        folder = home / "runs" / terms.run
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "asked.json").write_text(json.dumps(terms.plain(), indent=1))
+        answer = answer_of(home, terms.run)
+        if answer != "yes":
+            raise Refused("denied" if answer == "no" else "approval")
+
+
+def spent(home: Path) -> dict[str, float]:
+    """Return the epsilon of every private run that this client has taken part in."""
+    file = home / SPENT
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def answer_of(home: Path, run: str) -> str:
+    """Return what a person said about a run: yes, no, or nothing yet."""
+    file = home / "runs" / run / "approved.txt"
+    return file.read_text().strip() if file.exists() else ""
+
+
+def answer(home: Path, run: str, yes: bool) -> dict[str, Any]:
+    """Say yes or no to a run that waits; return what it asks for."""
+    asked = home / "runs" / run / "asked.json"
+    if not asked.exists():
+        waiting = [path.parent.name for path in home.glob("runs/*/asked.json") if not answer_of(home, path.parent.name)]
+        raise CofactorError(
+            f"run {run}: expected a run that waits for approval; found: {', '.join(waiting) or 'none'}."
+        )
+    (asked.parent / "approved.txt").write_text("yes" if yes else "no")
+    return json.loads(asked.read_text())

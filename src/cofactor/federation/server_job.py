@@ -1,0 +1,190 @@
+"""The server's side of a run: meet the clients, agree with them, and carry the job over them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofactor.assurance.spending import record
+from cofactor.engines.flare import Flare
+from cofactor.engines.flare_clients import Clients, Refused, Short, Wire
+from cofactor.engines.flare_format import FormatError
+from cofactor.federation.features import Common, Said, common
+from cofactor.federation.terms import RunTerms
+from cofactor.jobs.conclude import Finding
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.job import Job, carry
+from cofactor.jobs.place import Place
+from cofactor.jobs.reading import Inputs
+from cofactor.local.columns import groups
+from cofactor.methods.build import Facts
+from cofactor.records import Input
+from cofactor.types import Array, CofactorError, Message
+
+EVENTS = "events.jsonl"
+WAIT = 1.0
+
+
+class Remote:
+    """Data that are elsewhere: only their shape is known, and not even that where rows are nobody's business."""
+
+    def __init__(self, rows: int | None, features: int) -> None:
+        self.shape = (rows or 0, features)
+
+
+class Log:
+    """What happened to the clients of a run: one line each, in its folder, for the report and the page."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = folder / EVENTS
+
+    def __call__(self, client: str, what: str) -> None:
+        """Add a line."""
+        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "client": client, "what": what}
+        with open(self.file, "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], started: float) -> RunFolder:
+    """Carry a run over the clients of a federation, from where its folder ends."""
+    log = Log(out)
+    clients = Clients(wire, terms.names, terms.run, terms.patience, log)
+    clients.meet()
+    said = _hello(clients, log)
+    found = common(said, terms.config.features, terms.names)
+    facts = _facts(terms, said, found)
+    method, plan = terms.made(facts)
+    dtype = np.result_type(*(one.dtype for one in said.values())).str
+    _settle(clients, terms, found, facts, dtype)
+    names = _names(clients, found)
+    engine = Flare(clients, found.features, _Reading(terms.names, found.features))
+    remotes: list[Any] = [Remote(said[j].rows, found.features) for j in sorted(said)]
+    known = [found.columns[j] for j in sorted(said)] if found.union else None
+    inputs = Inputs(terms.names, remotes, names, [""] * len(terms.names), known)
+    job = Job(terms.config, method, plan, inputs, terms.names, Place(engine))
+    folder = _folder(out, job, said)
+
+    def ends(line: Any, shared: Any) -> bool:
+        if stop():
+            raise Short("the run was asked to pause; it can be resumed.")
+        return False
+
+    log("", f"begins after {time.time() - started:.1f} s")
+    return carry(job, folder, [ends])
+
+
+def _hello(clients: Clients, log: Log) -> dict[int, Said]:
+    """Ask every client what it is like; wait for persons who must approve first."""
+    until, waiting = time.monotonic() + clients.patience.approval, ""
+    while True:
+        try:
+            found = clients.everyone("hello")
+            break
+        except Refused as refused:
+            if refused.code != "approval" or time.monotonic() > until:
+                log(refused.client, str(refused))
+                raise
+            if refused.client != waiting:
+                log(refused.client, "waits for a person to approve the run")
+                waiting = refused.client
+            time.sleep(WAIT)
+    if len(found) < len(clients.names):
+        missing = [name for j, name in enumerate(clients.names) if j not in found]
+        raise Short(f"expected all clients at the start, found none of {', '.join(missing)}.")
+    said = {}
+    for j, value in found.items():
+        try:
+            said[j] = Said.read(value)
+        except FormatError as error:
+            raise Refused("reply", clients.names[j]) from error
+        if said[j].version != metadata.version("cofactor"):
+            raise Refused("version", clients.names[j])
+    return said
+
+
+def _facts(terms: RunTerms, said: dict[int, Said], found: Common) -> Facts:
+    rows = [one.rows for one in said.values()]
+    lacking = groups([found.columns[j] for j in sorted(said)], found.features) if found.union else None
+    total = terms.config.rows if any(n is None for n in rows) else sum(n or 0 for n in rows)
+    return Facts(len(said), found.features, total, lacking)
+
+
+def _settle(clients: Clients, terms: RunTerms, found: Common, facts: Facts, dtype: str) -> None:
+    """Tell every client its number and its columns, and what else the method is built from."""
+    same = {
+        "clients": facts.clients,
+        "features": found.features,
+        "rows": facts.rows,
+        "groups": None if facts.groups is None else np.array(facts.groups),
+        "dtype": dtype,
+        "union": found.union,
+    }
+    orders = {j: {**same, "number": j, "columns": index} for j, index in found.columns.items()}
+    if len(clients.ask("settle", orders)) < len(orders):
+        raise Short("expected all clients at the start, found fewer; the run can be resumed.")
+
+
+def _names(clients: Clients, found: Common) -> list[str] | None:
+    """Return the names of the features, which clients say once they have agreed to the run."""
+    names: list[str | None] = [None] * found.features
+    for j, said in clients.everyone("names").items():
+        if said is None:
+            return None
+        index = found.columns[j] if found.union else np.arange(found.features)
+        if not isinstance(said, list) or len(said) != len(index) or not all(isinstance(n, str) for n in said):
+            raise Refused("reply", clients.names[j])
+        for i, name in zip(index.tolist(), said, strict=True):
+            names[i] = names[i] or name
+    return [name or f"feature{i}" for i, name in enumerate(names)]
+
+
+def _folder(out: Path, job: Job, said: dict[int, Said]) -> RunFolder:
+    folder = RunFolder(out)
+    if folder.manifest_file.exists():
+        return folder
+    total = record(job.method.traits.allowance.total()) if job.private else None
+    lines = [Input(name, "", said[j].features, None, said[j].rows) for j, name in enumerate(job.names)]
+    return RunFolder.create(out, job.config, lines, privacy=total)
+
+
+class _Reading:
+    """Check what clients say at the end, and make it what a client of this machine would have said."""
+
+    def __init__(self, names: list[str], features: int) -> None:
+        self.names, self.features = names, features
+
+    def __call__(self, client: int, found: Any) -> Finding | None:
+        if found is None:
+            return None
+        match found:
+            case {"rows": int(rows), "tally": tally, "own": own, "summary": Message() | None as summary, **rest}:
+                if not rest and rows >= 0 and _few(tally) and (own is None or _few(own)):
+                    return Finding(self.names[client], rows, tally, own, summary)
+        raise FormatError("expected what a client finds.")
+
+
+def _few(numbers: Array) -> bool:
+    return (
+        isinstance(numbers, np.ndarray)
+        and numbers.ndim == 1
+        and len(numbers) <= 16
+        and bool(np.isfinite(numbers).all())
+    )
+
+
+def outcome(error: Exception | None) -> dict[str, str]:
+    """Return how a job ended, for whoever submitted it: done, short (resume when clients are back), refused, failed."""
+    if error is None:
+        return {"state": "done", "text": ""}
+    if isinstance(error, Refused):
+        return {"state": "refused", "text": str(error)}
+    state = "short" if isinstance(error, Short) else "failed"
+    return {"state": state, "text": str(error) if isinstance(error, CofactorError) else type(error).__name__}

@@ -1,0 +1,101 @@
+"""What a run of a federation is: told to the server and to every client in one small JSON, and built alike by both."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from cofactor import __version__, records
+from cofactor.engines.flare_clients import Patience
+from cofactor.jobs.config import Config
+from cofactor.method import Method
+from cofactor.methods.build import AUTO, Facts, build, settle
+from cofactor.plan import Plan
+from cofactor.types import CofactorError, unknown
+
+NOT_HERE = ("split", "group_by", "ratings", "holdout", "label", "scheduler")
+"""Settings about files, which are the clients' own here."""
+
+
+@dataclass(frozen=True)
+class RunTerms:
+    """A run: its name, which is never used again, its settings, its clients in order, and how long they are awaited."""
+
+    run: str
+    config: Config
+    patience: Patience = field(default_factory=Patience)
+    version: str = __version__
+
+    @property
+    def names(self) -> list[str]:
+        """The clients."""
+        return self.config.inputs
+
+    def plain(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        waits = {name: value for name, value in asdict(self.patience).items() if value not in (None, math.inf)}
+        config = {name: value for name, value in asdict(self.config).items() if value is not None}
+        return {"run": self.run, "version": self.version, "config": config, "patience": waits}
+
+    @classmethod
+    def read(cls, told: Any) -> RunTerms:
+        """Read what was told; every field is checked."""
+        match told:
+            case {"run": str(run), "version": str(version), "config": dict(config), "patience": dict(waits), **rest}:
+                if not rest and run.isalnum() and len(run) <= 64:
+                    return cls(run, records.decode(Config, config, "config"), _patience(waits), version)
+        raise CofactorError("expected the terms of a run, found something else.")
+
+    def made(self, facts: Facts) -> tuple[Method, Plan]:
+        """Return the method and the plan, the same for the server and every client."""
+        config = self.config
+        return build(config.method, config.rank, config.plan, facts, config.method_options)
+
+
+def _patience(waits: dict[str, Any]) -> Patience:
+    known = [f.name for f in fields(Patience)]
+    for name, value in waits.items():
+        if name not in known:
+            raise unknown("setting of the federation", name, known)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise CofactorError(f"{name}: expected a positive number, found {value!r}.")
+    return Patience(**waits)
+
+
+def read_config(path: Path, names: list[str]) -> tuple[Config, Patience]:
+    """Read a TOML configuration of a run over these clients; ``[federation]`` says how long they are awaited."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise CofactorError(f"{path}: expected a configuration, found no such file.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CofactorError(f"{path}: expected TOML, found: {error}.") from error
+    waits = _patience(values.pop("federation", {}))
+    known = [f.name for f in fields(Config) if f.name not in NOT_HERE]
+    for key in values:
+        if key not in known:
+            raise CofactorError(f"{path}: {unknown('key', key, known)}")
+    clients = values.get("inputs", names)
+    for name in clients:
+        if name not in names:
+            raise CofactorError(f"{path}: inputs: {unknown('client', name, names)}")
+    return settled({**values, "inputs": clients, "engine": "flare"}), waits
+
+
+def settled(values: dict[str, Any]) -> Config:
+    """Return the configuration of a run over clients whose data nobody else sees."""
+    config = records.decode(Config, values, "run")
+    for name in NOT_HERE:
+        if getattr(config, name):
+            raise CofactorError(f"{name}: expected none in a federation, whose clients have their own data.")
+    if config.kind in ("ratings", "blocks"):
+        raise CofactorError(
+            f"method {config.method!r}: expected a method for rows of clients, found one of {config.kind}."
+        )
+    if config.method == AUTO:
+        chosen = settle(AUTO, config.rank, config.plan, Facts(2, 1, 1))
+        config = replace(config, method=chosen.method, why=chosen.why)
+    return config

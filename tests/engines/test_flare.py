@@ -1,0 +1,291 @@
+"""The flare engine over a wire of calls: the inline result through bytes, faults that it survives, and hostile ones."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from tests.helpers.federation import blocks, flare_over
+from tests.helpers.methods import NAMES, ROUNDS, case
+
+from cofactor import run
+from cofactor.engines.checkpoint import Checkpoint
+from cofactor.engines.flare import Flare
+from cofactor.engines.flare_clients import REFUSALS, Patience, Refused, Short
+from cofactor.engines.flare_format import FormatError, pack, unpack
+from cofactor.engines.flare_member import Desk
+from cofactor.engines.named import named
+from cofactor.methods import catalog
+from cofactor.plan import ByShare, Plan, Stream
+from cofactor.types import CofactorError, Message, Shared
+
+FEDERATED = [name for name in NAMES if not (name.startswith("dsanls") or case(name).kind == "blocks")]
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+def test_every_method_gives_the_inline_factor_through_bytes(name, participation):
+    _, method, Xs = case(name)
+    plan = Plan(rounds=ROUNDS if method.rounds is None else None, seed=5, participation=participation)
+    engine, _ = flare_over(method, Xs, plan)
+    here, there = run(method, Xs, plan), run(method, Xs, plan, engine=engine)
+    np.testing.assert_allclose(there.factor, here.factor, rtol=0, atol=1e-9)
+    np.testing.assert_allclose([r.loss for r in there.history], [r.loss for r in here.history], rtol=1e-9)
+    assert [r.bytes_down for r in there.history] == [r.bytes_down for r in here.history]
+    assert there.codes == []  # they stay with the clients
+
+
+def test_secure_sums_give_the_factor_and_show_no_message():
+    seen = []
+
+    def look(client, frame, reply):
+        seen.append(unpack(reply))
+        return reply
+
+    Xs = blocks()
+    method, plan = catalog.make("exact", 3, start="random"), Plan(rounds=6, seed=1, secure=True)
+    engine, _ = flare_over(method, Xs, plan, tamper=look)
+    there = run(method, Xs, plan, engine=engine)
+    here = run(method, Xs, Plan(rounds=6, seed=1))
+    np.testing.assert_allclose(there.factor, here.factor, rtol=0, atol=1e-5)
+    steps = [reply["v"] for reply in seen if isinstance(reply["v"], dict) and "answer" in reply["v"]]
+    assert len(steps) == 24
+    assert not any(isinstance(step["answer"], Message) for step in steps)
+
+
+def test_a_client_of_a_secure_run_never_sends_a_message_in_the_open():
+    Xs = blocks()
+    method = catalog.make("exact", 3, start="random")
+    engine, _ = flare_over(method, Xs, Plan(rounds=3, secure=True))
+    with pytest.raises(Refused, match="secure summation"):
+        run(method, Xs, Plan(rounds=3), engine=engine)  # a server that forgets the masks
+
+
+def test_a_stream_is_answered_in_real_time():
+    Xs = blocks()
+    method, plan = catalog.make("asyn-sd", 3), Plan(stream=Stream(24))
+    engine, _ = flare_over(method, Xs, plan)
+    found = run(method, Xs, plan, engine=engine)
+    assert len(found.arrivals) == 24
+    assert {a.client for a in found.arrivals} == {0, 1, 2, 3}
+    assert found.history[-1].loss < found.history[0].loss
+
+
+def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(tmp_path):
+    Xs = blocks()
+    method, plan = catalog.make("exact", 3), Plan(rounds=8, seed=1)
+    whole = run(method, Xs, plan)
+    checkpoint = Checkpoint(tmp_path / "server.npz")
+    engine, _ = flare_over(method, Xs, plan, keep=tmp_path)
+    run(method, Xs, plan, engine=engine, checkpoint=checkpoint, callbacks=[lambda line, shared: line.round == 4])
+    engine, _ = flare_over(method, Xs, plan, keep=tmp_path)  # new processes everywhere
+    rest = run(method, Xs, plan, engine=engine, checkpoint=checkpoint)
+    np.testing.assert_array_equal(rest.factor, whole.factor)
+    assert sorted(p.name for p in (tmp_path / "0").iterdir()) == ["after-7.npz", "after-8.npz"]
+
+
+def test_a_client_that_lost_its_states_makes_the_run_begin_anew(tmp_path):
+    Xs, told = blocks(), []
+    method, plan = catalog.make("exact", 3), Plan(rounds=6, seed=1)
+    checkpoint = Checkpoint(tmp_path / "server.npz")
+    engine, _ = flare_over(method, Xs, plan, keep=tmp_path)
+    run(method, Xs, plan, engine=engine, checkpoint=checkpoint, callbacks=[lambda line, shared: line.round == 3])
+    for file in (tmp_path / "2").iterdir():
+        file.unlink()
+    engine, _ = flare_over(method, Xs, plan, keep=tmp_path, tell=lambda c, what: told.append((c, what)))
+    rest = run(method, Xs, plan, engine=engine, checkpoint=checkpoint)
+    np.testing.assert_array_equal(rest.factor, run(method, Xs, plan).factor)
+    assert told == [("c2", "has lost its state; the run begins anew")]
+
+
+class Lossy:
+    """Replies that are lost now and then: the order is sent again, and carried out once."""
+
+    def __init__(self, every):
+        self.every, self.count = every, 0
+
+    def __call__(self, client, frame, reply):
+        self.count += 1
+        return None if self.count % self.every == 0 else reply
+
+
+def test_lost_replies_change_nothing():
+    Xs = blocks()
+    method, plan = catalog.make("exact", 3, start="random"), Plan(rounds=3, seed=1, participation=0.5)
+    engine, _ = flare_over(method, Xs, plan, tamper=Lossy(4), patience=Patience(silence=60))
+    np.testing.assert_array_equal(run(method, Xs, plan, engine=engine).factor, run(method, Xs, plan).factor)
+
+
+@pytest.mark.parametrize("name", ["exact", "fedavg"])
+def test_a_late_answer_counts_for_neither_side(name):
+    """Client 3 sleeps in round 2 beyond the deadline: its step is taken back, as if it had not been asked."""
+    Xs, told = blocks(), []
+    method = catalog.make(name, 3, **({"start": "random"} if name == "exact" else {}))
+    plan = Plan(rounds=5, seed=1)
+    late = threading.Event()
+
+    def sleep(client, frame, reply):
+        value = unpack(frame)["v"]
+        if client == "c3" and isinstance(value, dict) and value.get("t") == 2 and not late.is_set():
+            late.set()
+            time.sleep(2.5)
+        return reply
+
+    patience = Patience(silence=30, deadline=1.0, least=3)
+    more = {"patience": patience, "tell": lambda c, what: told.append(what)}
+    engine, _ = flare_over(method, Xs, plan, tamper=sleep, **more)
+    found = run(method, Xs, plan, engine=engine)
+    assert [r.participants for r in found.history] == [4, 4, 3, 4, 4]
+    assert told[0] == "took longer than 1 s; the others go on"
+
+
+def test_silence_is_noticed_and_too_few_answers_end_the_job_not_the_run(tmp_path):
+    Xs, told = blocks(), []
+    method, plan = catalog.make("exact", 3), Plan(rounds=6, seed=1)
+    dead = threading.Event()
+
+    def die(client, frame, reply):
+        return None if client == "c1" and dead.is_set() else reply
+
+    checkpoint = Checkpoint(tmp_path / "server.npz")
+    more = {"keep": tmp_path, "patience": Patience(silence=1.0), "tell": lambda c, what: told.append((c, what))}
+    engine, _ = flare_over(method, Xs, plan, tamper=die, **more)
+
+    def kill(line, shared):
+        if line.round == 2:
+            dead.set()
+
+    with pytest.raises(Short, match="at least 4 clients, found 3"):
+        run(method, Xs, plan, engine=engine, checkpoint=checkpoint, callbacks=[kill])
+    assert told == [("c1", "does not answer"), ("c1", "was silent for 1 s; the others go on")]
+    engine, _ = flare_over(method, Xs, plan, **more)
+    rest = run(method, Xs, plan, engine=engine, checkpoint=checkpoint)
+    np.testing.assert_array_equal(rest.factor, run(method, Xs, plan).factor)
+
+
+def test_with_a_quorum_the_others_go_on_and_a_client_may_come_back():
+    Xs = blocks()
+    method, plan = catalog.make("exact", 3, start="random"), Plan(rounds=12, seed=1)
+    cut = threading.Event()
+
+    def tamper(client, frame, reply):
+        return None if client == "c1" and cut.is_set() else reply
+
+    def at(line, shared):
+        {2: cut.set, 5: cut.clear}.get(line.round, lambda: None)()
+        if 4 < line.round < 8:
+            time.sleep(1.0)
+
+    engine, _ = flare_over(method, Xs, plan, tamper=tamper, patience=Patience(silence=1.0, least=3))
+    found = run(method, Xs, plan, engine=engine, callbacks=[at])
+    counts = [r.participants for r in found.history]
+    assert counts[:3] == [4, 4, 4]
+    assert counts[3] == 3
+    assert counts[-1] == 4
+
+
+def bad(kind):
+    """Return a reply that a faulty or hostile client might send instead of its own."""
+
+    def tamper(client, frame, reply):
+        order, found = unpack(frame), unpack(reply)
+        if client != "c2" or order["op"] != "step" or order["v"]["t"] != 1:
+            return reply
+        message = found["v"]["answer"]
+        arrays = dict(message.arrays)
+        name = next(n for n, a in arrays.items() if np.ndim(a))
+        a = np.array(arrays[name], float)
+        if kind == "nan":
+            a.flat[0] = np.nan
+        elif kind == "shape":
+            a = np.zeros((*a.shape, 2))
+        elif kind == "oversized":
+            a = np.zeros(1_000_000)
+        elif kind == "more":
+            arrays["rows"] = np.zeros(3)
+        elif kind == "weight":
+            message = message._replace(weight=-1.0)
+        arrays[name] = a
+        value = {"answer": message._replace(arrays=arrays), "kept": True}
+        seq = found["seq"] + (kind == "replayed")
+        if kind == "garbage":
+            return b"\x00" * 100
+        if kind == "pickle":
+            return b"\x80\x04\x95" + bytes(100)
+        if kind == "code":
+            return pack({"run": "run", "seq": seq, "no": "anything it likes to say"})
+        return pack({"run": "run", "seq": seq, "v": value})
+
+    return tamper
+
+
+BAD = ["nan", "shape", "oversized", "more", "weight", "replayed", "garbage", "pickle", "code"]
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_message_is_not_used_and_the_others_go_on(kind):
+    Xs, told = blocks(), []
+    method, plan = catalog.make("exact", 3, start="random"), Plan(rounds=4, seed=1)
+    more = {"patience": Patience(silence=5, least=3), "tell": lambda c, what: told.append((c, what))}
+    engine, _ = flare_over(method, Xs, plan, tamper=bad(kind), **more)
+    found = run(method, Xs, plan, engine=engine)
+    assert [r.participants for r in found.history] == [4, 3, 4, 4]
+    assert told == [("c2", REFUSALS["reply"])]
+
+
+def test_a_client_that_fails_says_a_fixed_text_and_nothing_else():
+    Xs = blocks()
+    method, plan = catalog.make("exact", 3, start="random"), Plan(rounds=4, seed=1)
+    sent = []
+    engine, desks = flare_over(method, Xs, plan, tamper=lambda c, frame, reply: sent.append(reply) or reply)
+
+    def step(value):
+        raise ValueError("patient 4711 in /home/secret/rows.csv")
+
+    desks["c1"].ops["step"] = step
+    with pytest.raises(Refused, match="client c1: it failed; its own log says why"):
+        run(method, Xs, plan, engine=engine)
+    assert not any(b"4711" in reply or b"secret" in reply for reply in sent)
+
+
+def test_only_known_work_can_be_asked_for():
+    Xs = blocks()
+    method, plan = catalog.make("exact", 3), Plan(rounds=2)
+    engine, _ = flare_over(method, Xs, plan)
+    with engine.open(method, [], plan) as session:
+        with pytest.raises(CofactorError, match="code is never sent"):
+            session.everywhere(print, "hello")
+        with pytest.raises(CofactorError, match="code is never sent"):
+            session.step(Shared(np.eye(3)), 0, np.arange(4), print)
+    assert engine.remote
+    with pytest.raises(CofactorError, match="runs in a federation"), Flare().open(method, [], plan):
+        pass
+    with pytest.raises(CofactorError, match="draw by share"), engine.open(method, [], Plan(participation=ByShare(2))):
+        pass
+    assert isinstance(named("flare"), Flare)
+
+
+def test_orders_are_carried_out_once_and_in_order():
+    done = []
+    desk = Desk("run", {"add": lambda value: done.append(value) or len(done)})
+
+    def order(seq, value, run="run", op="add"):
+        return unpack(desk.handle(pack({"run": run, "seq": seq, "op": op, "v": value})))
+
+    assert order(1, "a")["v"] == 1
+    assert order(1, "a")["v"] == 1  # the same again: the same reply
+    assert order(1, "b")["no"] == "order"
+    assert order(3, "c")["v"] == 2
+    assert order(2, "d")["no"] == "order"
+    assert order(4, "e", run="other")["no"] == "format"
+    assert order(4, "e", op="delete")["no"] == "order"
+    assert order(0, None, op="ping")["v"] == "idle"
+    assert unpack(desk.handle(b"x"))["no"] == "format"
+    assert unpack(desk.handle(None))["no"] == "format"
+    assert done == ["a", "c"]
+
+
+def test_formats_hold_numbers_and_nothing_else():
+    for value in (object(), {1.5: 2}, np.array(["text"]), np.array([object()]), {True: 1}):
+        with pytest.raises(FormatError):
+            pack(value)

@@ -1,0 +1,204 @@
+"""Federations for tests: clients behind a wire of calls in this process, and real ones of processes on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from cofactor.engines.flare import Flare
+from cofactor.engines.flare_clients import Clients, Patience
+from cofactor.engines.flare_member import Desk, Member
+from cofactor.kinds import check
+from cofactor.method import Method
+from cofactor.plan import Plan
+
+Tamper = Callable[[str, bytes, bytes], bytes | None]
+
+
+class CallWire:
+    """A wire to desks in this process; ``tamper`` may change, hold back (None) or record what is carried."""
+
+    def __init__(self, desks: dict[str, Any], tamper: Tamper | None = None) -> None:
+        self.desks, self.tamper = desks, tamper or (lambda client, frame, reply: reply)
+        self.replies: queue.Queue[tuple[int, bytes | None]] = queue.Queue()
+        self.count = 0
+
+    def submit(self, client: str, frame: bytes, timeout: float) -> int:
+        self.count += 1
+        ticket = self.count
+
+        def carry() -> None:
+            reply = self.desks[client].handle(frame)
+            self.replies.put((ticket, self.tamper(client, frame, reply)))
+
+        threading.Thread(target=carry, daemon=True).start()
+        return ticket
+
+    def wait(self, timeout: float) -> list[tuple[int, bytes | None]]:
+        try:
+            return [self.replies.get(timeout=max(timeout, 0.001))]
+        except queue.Empty:
+            return []
+
+
+def flare_over(
+    method: Method,
+    Xs: Sequence[Any],
+    plan: Plan,
+    *,
+    keep: Path | None = None,
+    tamper: Any = None,
+    patience: Patience | None = None,
+    tell: Any = None,
+) -> tuple[Flare, dict[str, Desk]]:
+    """Return a flare engine whose clients are members in this process."""
+    data = check(method.traits.kind, Xs)
+    formed, limit = plan.form(method)
+    if plan.stream is not None:
+        limit = plan.stream.updates
+    desks = {}
+    for j, X in enumerate(data):
+        member = Member(formed, X, j, plan.seed, limit, keep=keep / str(j) if keep else None, masks=plan.secure)
+        desks[f"c{j}"] = Desk("run", member.ops)
+    wire = CallWire(desks, tamper)
+    clients = Clients(wire, list(desks), "run", patience or Patience(silence=1.0), tell or (lambda c, what: None))
+    return Flare(clients, data[0].shape[1]), desks
+
+
+def blocks(rows: Sequence[int] = (30, 40, 25, 35), features: int = 20, rank: int = 3, seed: int = 0) -> list[Any]:
+    """Clients' data with a planted factor."""
+    rng = np.random.default_rng(seed)
+    H = rng.uniform(size=(rank, features)) * (rng.uniform(size=(rank, features)) < 0.6)
+    return [rng.gamma(1.0, size=(n, rank)) @ H + 0.01 * rng.uniform(size=(n, features)) for n in rows]
+
+
+class Real:
+    """A federation of processes on loopback with real certificates: one server, and a client for each matrix.
+
+    Everything is started as a user starts it; what was started is ended, and nothing else.
+    """
+
+    def __init__(self, home: Path, Xs: Sequence[Any], names: Sequence[str] = ("alice", "bob", "carol", "dave")) -> None:
+        self.home, self.names = home, list(names[: len(Xs)])
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.port = free_ports(2)
+        home.mkdir(parents=True, exist_ok=True)
+        for name, X in zip(self.names, Xs, strict=True):
+            self.give(name, X)
+        clients = ",".join(self.names)
+        self.command("federation", "init", "--clients", clients, "--port", str(self.port))
+
+    def give(self, name: str, X: Any) -> None:
+        """Put a client's data where it reads them."""
+        np.save(self.home / f"{name}.npy", X)
+
+    def command(self, *words: str, expect: int = 0) -> str:
+        """Run a command of cofactor to its end; return what it printed."""
+        told: Any = {"cwd": self.home, "capture_output": True, "text": True, "timeout": 600}
+        done = subprocess.run([*COFACTOR, *words], check=False, **told)
+        assert done.returncode == expect, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def start(self, name: str, *words: str) -> None:
+        """Start a command of cofactor that runs until it is stopped."""
+        with open(self.home / f"{name}.log", "ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [*COFACTOR, *words], cwd=self.home, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def serve(self) -> None:
+        self.start("server", "serve")
+        wait_for(lambda: is_open(self.port) and is_open(self.port + 1), "the server")
+
+    def join(self, name: str, *words: str) -> None:
+        self.start(name, "join", f"federation/invites/{name}.cofactor", "--data", f"{name}.npy", *words)
+
+    def wait_for_clients(self) -> None:
+        """Wait until all clients are registered."""
+        for name in self.names:
+            log = self.home / f"{name}-home" / "log.txt"
+            wait_for(lambda log=log: log.exists() and "Successfully registered" in log.read_text(), name)
+
+    def kill(self, name: str) -> None:
+        """End a process and all that it started, at once."""
+        process = self.processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def worker(self, name: str) -> list[int]:
+        """Return the processes that run a job of a client, or of the server."""
+        inside = {p.pid for p in psutil.Process(self.processes[name].pid).children(recursive=True)}
+        return [pid for pid in inside if any("process" in word for word in psutil.Process(pid).cmdline()[1:4])]
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to all processes of a client."""
+        os.killpg(self.processes[name].pid, number)
+
+    def write(self, name: str, **settings: Any) -> str:
+        """Write a configuration; return its name."""
+        waits = settings.pop("federation", {})
+        lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        lines += ["[federation]", *(f"{key} = {json.dumps(value)}" for key, value in waits.items())]
+        (self.home / f"{name}.toml").write_text("\n".join(lines))
+        return f"{name}.toml"
+
+    def fit(self, name: str, **settings: Any) -> Path:
+        """Run a configuration to its end; return its folder."""
+        self.command("fit", "--engine", "flare", "--config", self.write(name, **settings), "--out", name)
+        return self.home / name
+
+    def begin(self, name: str, **settings: Any) -> subprocess.Popen[bytes]:
+        """Start a run; return its process."""
+        self.start(name, "fit", "--engine", "flare", "--config", self.write(name, **settings), "--out", name)
+        return self.processes.pop(name)
+
+    def rounds(self, name: str) -> int:
+        """How many rounds a run has shown so far."""
+        file = self.home / name / "history.jsonl"
+        return len(file.read_text().splitlines()) if file.exists() else 0
+
+    def events(self, name: str) -> list[dict[str, str]]:
+        return [json.loads(line) for line in (self.home / name / "events.jsonl").read_text().splitlines()]
+
+    def close(self) -> None:
+        for name in list(self.processes):
+            self.kill(name)
+
+
+COFACTOR = [sys.executable, "-m", "cofactor"]
+
+
+def free_ports(count: int) -> int:
+    """Return the first of so many neighbouring ports that are free."""
+    while True:
+        first = random.randrange(20_000, 60_000)
+        if not any(is_open(first + i) for i in range(count)):
+            return first
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(done: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    """Wait until it is so."""
+    until = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < until, f"{what}: not within {seconds} s"
+        time.sleep(0.1)
