@@ -25,6 +25,7 @@ from cofactor.jobs.place import Place
 from cofactor.jobs.reading import Inputs
 from cofactor.local.columns import groups
 from cofactor.methods.build import Facts
+from cofactor.plan import ROUNDS
 from cofactor.records import Input
 from cofactor.types import Array, CofactorError, Message
 
@@ -60,6 +61,8 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
     clients.meet()
     said = _hello(clients, log)
     found = common(said, terms.config.features, terms.names)
+    if terms.config.rank > found.features:
+        raise CofactorError(f"rank: expected at most {found.features} (the features), found {terms.config.rank}.")
     facts = _facts(terms, said, found)
     method, plan = terms.made(facts)
     dtype = np.result_type(*(one.dtype for one in said.values())).str
@@ -69,7 +72,8 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
     remotes: list[Any] = [Remote(said[j].rows, found.features) for j in sorted(said)]
     known = [found.columns[j] for j in sorted(said)] if found.union else None
     inputs = Inputs(terms.names, remotes, names, [""] * len(terms.names), known)
-    job = Job(terms.config, method, plan, inputs, terms.names, Place(engine))
+    rounds = None if plan.stream else plan.rounds or ROUNDS
+    job = Job(terms.config, method, plan, inputs, terms.names, Place(engine), rounds)
     folder = _folder(out, job, said)
 
     def ends(line: Any, shared: Any) -> bool:
