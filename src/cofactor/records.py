@@ -61,6 +61,7 @@ class Manifest:
     inputs: list[Input]
     privacy: PrivacyRecord | None = None
     ledger: dict[str, Any] | None = None
+    masks: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``evaluation.json``: errors of the final factor; ``match`` holds components x clients.
-
-    A private run releases no errors; it says what it cost instead.
-    """
+    """``evaluation.json``: errors of the final factor (``match``: components x clients), or what a private run cost."""
 
     rounds: int
     converged: bool

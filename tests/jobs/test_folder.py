@@ -40,6 +40,7 @@ RECORDS: list[Any] = [
     COST,
     PrivacyRecord(False),
     Manifest("1", "now", 0, "exact", 3, {"rank": 3}, {"numpy": "2"}, [Input("a", "/a.npy", 4)], COST, {"clients": {}}),
+    Manifest("1", "now", 0, "exact", 3, {"rank": 3}, {"numpy": "2"}, [Input("a", "/a.npy", 4)], masks="all with all"),
     Line(0, 1.5, 10, 20, 0.1, 3, drift=0.2, epsilon=0.3, stage=1, moved=0.4),
     Line(0, None, 10, 20, 0.1, 3),
     *SCORES,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cofactor import __version__
-from cofactor.cli import federation, privacy
+from cofactor.cli import federation, keyring, privacy
 from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair, with_options
 from cofactor.jobs.settings import Settings
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 
 app.add_typer(privacy.privacy, name="privacy")
 app.add_typer(privacy.ledger, name="ledger")
+app.add_typer(keyring.keys, name="keys")
 app.command()(privacy.audit)
 app.add_typer(federation.federation, name="federation")
 for command in (federation.serve, federation.join, federation.approve):

@@ -125,6 +125,9 @@ def show(
     Console().print(table)
     kinds = sorted({entry["mechanism"] for entry in chosen if entry.get("mechanism")})
     Console().print(f"mechanism: {', '.join(kinds)}; noise over bound is the multiplier." if kinds else "no noise")
+    masks = RunFolder.open(run).manifest_record().masks
+    if masks:
+        Console(soft_wrap=True, highlight=False).print(f"Under masks. {masks}")
     if ledgers.TOGETHER in names:
         Console().print("A line of clients together stands for one message of each; the ledger says of which.")
 

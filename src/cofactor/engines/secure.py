@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -23,22 +23,39 @@ from cofactor.plan import Plan, Stream
 from cofactor.privacy.allowance import honest_of
 from cofactor.privacy.errors import PrivacyError
 from cofactor.privacy.secure_sum.messages import Terms
-from cofactor.privacy.secure_sum.neighbours import check_enough
+from cofactor.privacy.secure_sum.neighbours import bound, check_enough
 from cofactor.privacy.secure_sum.packing import Schema
 from cofactor.types import Array, Data, Message, Shared
 
+if TYPE_CHECKING:  # needs the extra "secure"
+    from cofactor.privacy.secure_sum.keys import Keys
+
 SMALL = 2.0**-10
+EXCHANGED = "Round keys are signed with long-term keys that were exchanged beforehand."
+SAME_CHANNEL = (
+    "Long-term keys are made when the run begins and come over the same channel as the messages: signatures do not "
+    "protect from a server that hands out keys of its own."
+)
+
+
+def in_words(participants: int, *, keys: bool) -> str:
+    """Say what the masks of a round rest on: how many may collude, and how the keys came."""
+    text = str(bound(participants))
+    return f"{text[0].upper()}{text[1:]}. {EXCHANGED if keys else SAME_CHANNEL}"
 
 
 @dataclass(frozen=True)
 class Secure:
     """Wrap any engine: every round is one secure summation over its participants, at least three.
 
-    Clients get long-term keys when the run starts, and sign the fresh keys of every round with them. Values travel as
-    multiples of 2^-24, so data should be of a scale of about 1.
+    Clients sign the fresh keys of every round with long-term keys. With ``keys``
+    (:class:`~cofactor.privacy.secure_sum.keys.Keys`) these are files that were exchanged beforehand, read where a
+    client lives; without, they are made when the run starts, and come over the same channel as the messages. Values
+    travel as multiples of 2^-24, so data should be of a scale of about 1.
     """
 
     engine: Engine = field(default_factory=Inline)
+    keys: Keys | None = None
 
     @property
     def team(self) -> Team:
@@ -57,7 +74,7 @@ class Secure:
             raise PrivacyError(NOT_ADDITIVE)
         plan = plan if plan.secure else replace(plan, secure=True)
         with self.engine.open(method, Xs, plan) as session:
-            yield SecureSession(session)
+            yield SecureSession(session, self.keys)
 
 
 class SecureSession:
@@ -65,7 +82,12 @@ class SecureSession:
 
     masks = True
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, keys: Keys | None = None) -> None:
+        if keys is not None and len(keys.names) != session.n_clients:
+            raise PrivacyError(
+                f"keys: expected {session.n_clients} names, one for each client. Found {len(keys.names)}."
+            )
+        self.keys = keys
         self.session, self.method = session, session.method
         self.n_clients, self.n_features = session.n_clients, session.n_features
         self.registry: dict[int, bytes] = {}
@@ -75,7 +97,7 @@ class SecureSession:
         self._check_parts(len(participants))
         while True:
             try:
-                self.registry = self.registry or _merged(self.session.everywhere(new_keys))
+                self.registry = self.registry or _merged(self.session.everywhere(new_keys, self.keys))
                 return [self._added_up(shared, t, participants)]
             except Rebuilt:
                 self.registry = {}
@@ -140,11 +162,11 @@ def _merged(parts: list[dict[int, Any]]) -> dict[int, Any]:
     return {client: value for part in parts for client, value in part.items()}
 
 
-def new_keys(host: Host) -> dict[int, bytes]:
-    """Host: make long-term keys for the clients here; return the public ones."""
+def new_keys(host: Host, keys: Keys | None) -> dict[int, bytes]:
+    """Host: read, or make, the long-term keys of the clients here; return the public ones."""
     from cofactor.privacy.secure_sum.protocol import Members
 
-    host.kept["members"] = Members(range(host.first, host.first + host.count))
+    host.kept["members"] = Members(range(host.first, host.first + host.count), keys)
     return host.kept["members"].publics
 
 

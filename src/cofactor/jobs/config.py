@@ -13,6 +13,7 @@ from typing import Any
 from cofactor import records
 from cofactor.engines.contract import Engine
 from cofactor.engines.named import NAMES, named
+from cofactor.engines.secure import in_words
 from cofactor.jobs.settings import Settings
 from cofactor.kinds import KINDS
 from cofactor.methods import catalog
@@ -50,6 +51,8 @@ class Config(Settings):
         if self.kind == "blocks":
             self._check_blocks()
         self._check_ratings()
+        if self.keys is not None and not self.secure:
+            raise CofactorError("keys: expected --secure to go with it, since only masks need keys. Found none.")
         if self.group_by and self.split:
             raise CofactorError("expected either --group-by or --split, found both.")
         if (self.group_by or self.split) and len(self.inputs) > 1:
@@ -131,6 +134,10 @@ class Config(Settings):
         usual = KINDS[self.kind].options if self.privacy is None else {}
         return {**usual, **self.options}
 
+    def masks(self, clients: int) -> str | None:
+        """Say what the masks of a run over so many clients rest on; None where there are none."""
+        return in_words(self.plan.participants(clients), keys=self.keys is not None) if self.secure else None
+
     def carrier(self) -> Engine:
         """Return the engine."""
         settings = {"scheduler": self.scheduler} if self.scheduler else {}
@@ -177,7 +184,8 @@ class Config(Settings):
 
     def absolute(self) -> Config:
         """Return the same configuration with absolute paths, so that it can be run from anywhere."""
-        return replace(self, inputs=[str(Path(p).resolve()) for p in self.inputs])
+        keys = None if self.keys is None else str(Path(self.keys).resolve())
+        return replace(self, inputs=[str(Path(p).resolve()) for p in self.inputs], keys=keys)
 
 
 def read(path: Path) -> Config:
@@ -193,7 +201,8 @@ def read(path: Path) -> Config:
         if key not in known:
             raise CofactorError(f"{path}: {unknown('key', key, known)}")
     config = records.decode(Config, values, str(path))
-    return replace(config, inputs=[str(path.parent / p) for p in config.inputs])
+    keys = None if config.keys is None else str(path.parent / config.keys)
+    return replace(config, inputs=[str(path.parent / p) for p in config.inputs], keys=keys)
 
 
 def to_toml(config: Config) -> str:

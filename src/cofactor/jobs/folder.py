@@ -55,6 +55,7 @@ class RunFolder:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seed=config.seed,
             method=config.method,
+            masks=config.masks(len(inputs)),
             rank=config.rank,
             config=json.loads(json.dumps(asdict(config))),
             versions={"python": platform.python_version(), **{p: metadata.version(p) for p in PACKAGES}},

@@ -13,9 +13,10 @@ import numpy as np
 from cofactor import kinds
 from cofactor.assurance.ledger import Writer
 from cofactor.assurance.spending import record
-from cofactor.engines.contract import Answer, Callback
+from cofactor.engines.contract import Answer, Callback, Engine
 from cofactor.engines.history import Round
 from cofactor.engines.loop import Run, run
+from cofactor.engines.secure import Secure
 from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -183,9 +184,18 @@ class Journal:
         return any([callback(line, shared) for callback in self.callbacks])
 
 
+def _carrier(job: Job) -> Engine:
+    """Return the engine, with the clients' own keys where they were exchanged beforehand."""
+    if job.config.keys is None:
+        return job.place.engine
+    from cofactor.privacy.secure_sum.keys import Keys  # needs the extra "secure"
+
+    return Secure(job.place.engine, Keys(job.config.keys, tuple(job.names)))
+
+
 def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFolder:
     """Run the job, and write what came out; the evaluation comes last, and says that the run is over."""
-    inputs, config, engine = job.inputs, job.config, job.place.engine
+    inputs, config, engine = job.inputs, job.config, _carrier(job)
     apart = job.private or job.plan.secure  # what one client finds alone is not to be seen
     alike = job.kind.compares and inputs.known is None
     compares = alike and not apart and is_small(inputs.data, job.place)

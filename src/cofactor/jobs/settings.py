@@ -46,6 +46,7 @@ class Settings:
     clip: float | None = option(None, "With --epsilon: bound of a row, or of a client's update.")
     rows: int | None = option(None, "With --epsilon: the rows of all clients, if public; delta is checked against it.")
     secure: bool = option(False, "Sum under masks: the server sees sums only.", "--secure")
+    keys: str | None = option(None, "With --secure: folder of key files that were exchanged beforehand.")
     curious: int | None = option(None, "With --epsilon and --secure: clients that may use what they know. Default: 1.")
     insecure_noise_seed: int | None = option(
         None, "With --epsilon, for tests: noise that can be repeated; private: no."

@@ -32,6 +32,10 @@ class AuditError(PrivacyError):
     """An audit cannot see even a mechanism without noise, so its verdict says nothing."""
 
 
+class KeyFileError(PrivacyError):
+    """A file with a key is missing, damaged, readable by others, or does not fit its pair."""
+
+
 class HostileInputError(PrivacyError):
     """Base of what a faulty or hostile client or server can send."""
 

@@ -15,7 +15,7 @@ from cofactor.privacy.errors import ForgedShareError, MissingExtraError, Signatu
 from cofactor.types import Array
 
 try:
-    from cryptography.exceptions import InvalidSignature, InvalidTag
+    from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
     from cryptography.hazmat.primitives.ciphers import Cipher
@@ -23,6 +23,14 @@ try:
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+        load_ssh_private_key,
+        load_ssh_public_key,
+    )
 except ImportError as error:
     raise MissingExtraError("cryptography", extra="secure", purpose="secure summation") from error
 
@@ -35,6 +43,40 @@ def new_identity() -> tuple[bytes, bytes]:
     """Return a long-term Ed25519 key pair of a client: (private, public)."""
     private = Ed25519PrivateKey.generate()
     return private.private_bytes_raw(), private.public_key().public_bytes_raw()
+
+
+def private_text(private: bytes) -> bytes:
+    """Return a long-term private key as OpenSSH writes it, without a password."""
+    key = Ed25519PrivateKey.from_private_bytes(private)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+
+
+def read_private_text(text: bytes) -> tuple[bytes, bytes]:
+    """Return (private, public) of an OpenSSH key without a password; ValueError if it is no such Ed25519 key."""
+    try:
+        key = load_ssh_private_key(text, password=None)
+    except (UnsupportedAlgorithm, TypeError) as error:  # a password, or another kind of key
+        raise ValueError(str(error)) from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError("another kind of key")
+    return key.private_bytes_raw(), key.public_key().public_bytes_raw()
+
+
+def public_text(public: bytes) -> str:
+    """Return a long-term public key as OpenSSH writes it: ``ssh-ed25519 AAAA...``."""
+    key = Ed25519PublicKey.from_public_bytes(public)
+    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def read_public_text(text: str) -> bytes:
+    """Return the key of ``ssh-ed25519 AAAA...``; ValueError if it is none."""
+    try:
+        key = load_ssh_public_key(text.encode())
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise ValueError("another kind of key")
+    return key.public_bytes_raw()
 
 
 def new_exchange() -> tuple[bytes, bytes]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cofactor.privacy.secure_sum.client import Client
+from cofactor.privacy.secure_sum.keys import Keys
 from cofactor.privacy.secure_sum.messages import Terms, decode, encode
 from cofactor.privacy.secure_sum.neighbours import bound
 from cofactor.privacy.secure_sum.packing import Schema, pack, size, unpack
@@ -18,12 +19,18 @@ PHASES = (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.UNMASK)
 
 
 class Members:
-    """The clients of one place: their long-term keys, and what each is about to add."""
+    """The clients of one place: their long-term keys, and what each is about to add.
 
-    def __init__(self, clients: Iterable[int]) -> None:
-        pairs = {client: new_identity() for client in clients}
-        self._identities = {client: private for client, (private, _) in pairs.items()}
-        self.publics = {client: public for client, (_, public) in pairs.items()}
+    With ``keys`` they are read here, those of all others too, and no other registry is believed; without, they are made
+    now, and the others' are those that the server hands out.
+    """
+
+    def __init__(self, clients: Iterable[int], keys: Keys | None = None) -> None:
+        here = list(clients)
+        self._registry = None if keys is None else keys.registry()
+        pairs = [new_identity() if keys is None else keys.pair(client) for client in here]
+        self._identities = {client: private for client, (private, _) in zip(here, pairs, strict=True)}
+        self.publics = {client: public for client, (_, public) in zip(here, pairs, strict=True)}
         self._vectors: dict[int, Array] = {}
         self._clients: dict[int, Client] = {}
 
@@ -35,8 +42,9 @@ class Members:
     def answer(self, terms: Terms, registry: Mapping[int, bytes], inbox: Mapping[int, Any]) -> dict[int, bytes]:
         """Return the next message of every client here that was written to."""
         if not self._clients:
+            known = registry if self._registry is None else self._registry
             self._clients = {
-                c: Client(terms, c, identity=self._identities[c], registry=registry)
+                c: Client(terms, c, identity=self._identities[c], registry=known)
                 for c in terms.clients
                 if c in self._vectors
             }

@@ -213,5 +213,6 @@ def privacy(folder: Folder) -> dict[str, Any]:
         "noise": noise(folder),
         "chart": figure if len(known) > 1 else None,
         "secure": folder.manifest.config.get("secure") is True,
+        "masks": folder.manifest.masks,
         "stays": verdict(folder).same is not False,
     }
