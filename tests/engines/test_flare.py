@@ -16,7 +16,11 @@ from cofactor.engines.flare_format import FormatError, pack, unpack
 from cofactor.engines.flare_member import Desk
 from cofactor.engines.named import named
 from cofactor.methods import catalog
+from cofactor.methods.build import Facts, build
 from cofactor.plan import ByShare, Plan, Stream
+from cofactor.privacy.accountant import Cost, Mechanism
+from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.secure_sum.messages import Terms
 from cofactor.types import CofactorError, Message, Shared
 
 FEDERATED = [name for name in NAMES if not (name.startswith("dsanls") or case(name).kind == "blocks")]
@@ -51,6 +55,19 @@ def test_secure_sums_give_the_factor_and_show_no_message():
     steps = [reply["v"] for reply in seen if isinstance(reply["v"], dict) and "answer" in reply["v"]]
     assert len(steps) == 24
     assert not any(isinstance(step["answer"], Message) for step in steps)
+
+
+def test_what_masks_and_honest_clients_rest_on_travels_whole():
+    """Terms with neighbours, and costs that assume honest clients: a private secure run through bytes pays them."""
+    terms = Terms(b"name", tuple(range(12)), 5, 6, 4)
+    assert unpack(pack(terms)) == terms
+    assert unpack(pack(terms)).tag == terms.tag
+    cost = Cost(Mechanism.DISCRETE_GAUSSIAN, 2.0, honest=3)
+    assert unpack(pack(cost)) == cost
+    Xs = blocks()
+    method, plan = build("exact", 3, Plan(privacy=Privacy(8.0, 1e-3), secure=True), Facts(len(Xs)))
+    engine, _ = flare_over(method, Xs, plan)
+    assert run(method, Xs, plan, engine=engine).ledger.spend().honest == 2
 
 
 def test_a_client_of_a_secure_run_never_sends_a_message_in_the_open():

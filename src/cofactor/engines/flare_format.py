@@ -73,9 +73,13 @@ RECORDS = {
     "shared": _Record(Shared, lambda s: [s.factor, dict(s.extra), float(s.loss), float(s.drift)], _shared),
     "cost": _Record(
         Cost,
-        lambda c: [str(c.mechanism), c.multiplier, str(c.unit), c.private],
-        lambda how, multiplier, unit, private: Cost(
-            Mechanism(_checked(how, str)), _number(multiplier), Unit(_checked(unit, str)), _checked(private, bool)
+        lambda c: [str(c.mechanism), c.multiplier, str(c.unit), c.private, c.honest],
+        lambda how, multiplier, unit, private, honest: Cost(
+            Mechanism(_checked(how, str)),
+            _number(multiplier),
+            Unit(_checked(unit, str)),
+            _checked(private, bool),
+            _checked(honest, int),
         ),
     ),
     "release": _Record(
@@ -85,8 +89,14 @@ RECORDS = {
     ),
     "terms": _Record(
         sums.Terms,
-        lambda t: [t.session, list(t.clients), t.size],
-        lambda session, clients, size: sums.Terms(_checked(session, bytes), tuple(map(int, clients)), int(size)),
+        lambda t: [t.session, list(t.clients), t.size, t.neighbours, t.shares],
+        lambda session, clients, size, neighbours, shares: sums.Terms(
+            _checked(session, bytes),
+            tuple(map(int, clients)),
+            int(size),
+            _checked(neighbours, int | None),
+            _checked(shares, int),
+        ),
     ),
 }
 _NAMES = {record.kind: name for name, record in RECORDS.items()}

@@ -163,10 +163,13 @@ def _merged(parts: list[dict[int, Any]]) -> dict[int, Any]:
 
 
 def new_keys(host: Host, keys: Keys | None) -> dict[int, bytes]:
-    """Host: read, or make, the long-term keys of the clients here; return the public ones."""
+    """Host: read, or make, the long-term keys of the clients here; return the public ones.
+
+    A host that has keys of its own (``host.kept["keys"]``) takes those, whatever the server says.
+    """
     from cofactor.privacy.secure_sum.protocol import Members
 
-    host.kept["members"] = Members(range(host.first, host.first + host.count), keys)
+    host.kept["members"] = Members(range(host.first, host.first + host.count), host.kept.get("keys", keys))
     return host.kept["members"].publics
 
 
