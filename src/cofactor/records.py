@@ -104,7 +104,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``evaluation.json``: errors of the final factor (``match``: components x clients), or what a private run cost."""
+    """``evaluation.json``: errors (``match``: components x clients), or what a private run cost, and a remark on it."""
 
     rounds: int
     converged: bool
@@ -114,6 +114,7 @@ class Evaluation:
     pooled_error: float | None = None
     parts: list[Part] = field(default_factory=list)
     privacy: PrivacyRecord | None = None
+    remark: str | None = None
 
 
 @dataclass(frozen=True)

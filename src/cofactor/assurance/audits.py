@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from cofactor.assurance import ledger, transcript, worst_case
+from cofactor.assurance.attack_rows import sensitivity
 from cofactor.assurance.ledger import Line
 from cofactor.assurance.spending import Spending
 from cofactor.assurance.worst_case import Outcome
@@ -109,8 +110,9 @@ def mechanism(method: Any, *, seed: int = 0) -> Iterator[Audit]:
     """Audit a private method's own clipping and noise in every kind of round."""
     by_record = method.allowance.privacy.unit is Unit.RECORD
     for t in worst_case.kinds(method):
-        for moved in worst_case.sensitivity(method, t, seed=seed):
-            text = f"one {method.allowance.privacy.unit} moves it by {moved.share:.4f} of its bound at most"
+        for moved in sensitivity(method, t, seed=seed):
+            unit = method.allowance.privacy.unit
+            text = f"one {unit} moves it by {moved.share:.4f} of its bound at most ({moved.by})"
             yield Audit("sensitivity", f"{moved.name}, round {t}", moved.passed, text)
         yield from _tell("two worlds, noise", t, worst_case.two_world_release(method, t))
         if by_record:

@@ -105,7 +105,7 @@ def answer(question: Question) -> Answer:
     method: Any = method_of(question)
     ratio = _ratio(method, question)
     noise = list(_noise(method.allowance, question.clients))
-    return Answer(method, method.rounds, noise, ratio, _expected(ratio))
+    return Answer(method, method.rounds, noise, ratio, _expected(ratio, drowned=_drowned(method, question)))
 
 
 def _noise(plan: Allowance, clients: int | None) -> Iterator[Noise]:
@@ -132,7 +132,18 @@ def _ratio(method: Private, q: Question) -> float | None:
     return method.noise_over_signal(units=q.units, features=q.features, clients=q.clients or 1)
 
 
-def _expected(ratio: float | None) -> str:
+def _drowned(method: Private, q: Question) -> bool:
+    known = q.units is not None and q.features is not None
+    return known and method.drowns(units=q.units or 0, features=q.features or 0, clients=q.clients or 1)
+
+
+def _expected(ratio: float | None, *, drowned: bool) -> str:
+    if drowned:
+        return (
+            "The second moment would drown in noise: everything will be spent on the mean row, and components will be "
+            "pieces of it and a constant row. They fit at least as well as the mean row, and say nothing of how "
+            "features vary together. More units, fewer features or a larger epsilon would help."
+        )
     if ratio is None:
         return "Give --features, --rank and --rows (or --clients) to hold the noise against the signal."
     found = f"noise is {ratio:.2g} times the signal of an average component"
@@ -141,8 +152,8 @@ def _expected(ratio: float | None) -> str:
     if ratio < LOST:
         return f"The result can be expected to be coarse: {found}, so that only stronger components stand out."
     return (
-        f"The result can be expected to be useless, little more than the mean row: {found}. More units, fewer "
-        "features, a lower rank or a larger epsilon would help."
+        f"Little can be expected to stand out of the noise: {found}. More units, fewer features, a lower rank or a "
+        "larger epsilon would help."
     )
 
 

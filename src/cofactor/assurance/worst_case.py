@@ -22,7 +22,6 @@ from cofactor.privacy import gaussian
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import Allowance, Release
 from cofactor.privacy.errors import AuditError
-from cofactor.privacy.grid import on_grid
 from cofactor.privacy.mechanisms import DiscreteGaussian, Gaussian
 from cofactor.types import Array, Message, Shared
 
@@ -83,7 +82,7 @@ class Bench(NamedTuple):
 
     def scores(self, rows: Array, rng: np.random.Generator) -> dict[str, Array]:
         """Let a client with these rows step; return how far its message lies in the direction of every record."""
-        message = _step(self.method, rows, self.shared, self.t, rng)
+        message = step_of(self.method, rows, self.shared, self.t, rng)
         return {name: D @ np.ravel(message.arrays[name]) for name, D in self.directions.items()}
 
 
@@ -93,7 +92,7 @@ def benches(method: Any, t: int, features: int, *, broken: Any = None) -> tuple[
     shared = silent.start(features, rng, start)
     records = LONG * (method.allowance.privacy.clip or 1.0) * np.eye(features)
     with threadpool_limits(1, "blas"):  # many tiny products: threads would only wait for each other
-        alone = [_step(silent, row[None], shared, t, rng) for row in records]
+        alone = [step_of(silent, row[None], shared, t, rng) for row in records]
     directions = {
         name: sparse.vstack([_unit(m.arrays[name]) for m in alone], format="csr")
         for name, a in alone[0].arrays.items()
@@ -108,7 +107,8 @@ def _unit(a: Array) -> Any:
     return sparse.csr_matrix(flat / np.linalg.norm(flat))
 
 
-def _step(method: Any, rows: Array, shared: Shared, t: int, rng: np.random.Generator) -> Message:
+def step_of(method: Any, rows: Array, shared: Shared, t: int, rng: np.random.Generator) -> Message:
+    """Let a client with these rows join and step; return its message."""
     return method.step(rows, shared, method.join(rows, shared, t, rng), t, rng)[1]
 
 
@@ -194,13 +194,13 @@ def _record_canaries(method: Any, t: int, broken: Any) -> dict[str, Pair]:
 
 
 def _client_canaries(method: Any, t: int, broken: Any) -> dict[str, Pair]:
-    silent, shared, data = scaled(method, 0.0), *_clients(method, CANARIES)
-    alone = [_step(silent, X, shared, t, np.random.default_rng(j)) for j, X in enumerate(data)]
+    silent, shared, data = scaled(method, 0.0), *small_clients(method, CANARIES)
+    alone = [step_of(silent, X, shared, t, np.random.default_rng(j)) for j, X in enumerate(data)]
 
     def run(tested: Any, name: str) -> statistics.Canaries:
         def score(j: int, there: bool) -> float:
             rng = np.random.default_rng(j)
-            step = _step(tested, data[j], shared, t, rng) if there else _absent(tested, alone[j], t, rng)
+            step = step_of(tested, data[j], shared, t, rng) if there else absent(tested, alone[j], t, rng)
             return _along(step.arrays[name], alone[j].arrays[name])
 
         return lambda included: np.array([score(j, there) for j, there in enumerate(included)])
@@ -208,7 +208,7 @@ def _client_canaries(method: Any, t: int, broken: Any) -> dict[str, Pair]:
     return {name: (run(broken or method, name), run(silent, name)) for name in alone[0].arrays}
 
 
-def _absent(method: Any, like: Message, t: int, rng: np.random.Generator) -> Message:
+def absent(method: Any, like: Message, t: int, rng: np.random.Generator) -> Message:
     """Return what the sum gets where a client is not there: noise alone."""
     zeros = {name: np.zeros(np.shape(a)) for name, a in like.arrays.items()}
     return method.allowance.release(t, zeros, {name: release.clip for name, release in like.cost.items()}, rng)
@@ -219,7 +219,7 @@ def _along(a: Array, direction: Array) -> float:
     return float(np.vdot(a, direction)) / length if length > 0 else 0.0
 
 
-def _clients(method: Any, count: int, seed: int = 0) -> tuple[Shared, list[Array]]:
+def small_clients(method: Any, count: int, seed: int = 0) -> tuple[Shared, list[Array]]:
     """Return a public start and the data of so many small clients, of bits where the method wants them."""
     rng = np.random.default_rng(seed)
     m = max(FEATURES, method.rank)
@@ -227,43 +227,3 @@ def _clients(method: Any, count: int, seed: int = 0) -> tuple[Shared, list[Array
     bits = method.traits.kind == "boolean"
     data = [rng.random((ROWS, m)) < 0.4 if bits else 30 * rng.random((ROWS, m)) ** 4 for _ in range(count)]
     return shared, [X.astype(np.uint8) if bits else X for X in data]
-
-
-class Moved(NamedTuple):
-    """How far one unit moved an array at most, over its bound: above 1 the claim is wrong."""
-
-    name: str
-    share: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether the bound held."""
-        return self.share <= 1.0 + 1e-9
-
-
-def sensitivity(method: Any, t: int, *, seed: int = 0) -> list[Moved]:
-    """Add one unit after the other, long, short, empty or sharp, and measure without noise what each one moves."""
-    silent = scaled(method, 0.0)
-    shared, (base, *others) = _clients(silent, 4, seed)
-    shared = silent.late(shared, t)
-    rng = np.random.default_rng(seed)
-    worst: dict[str, float] = {}
-    if method.allowance.privacy.unit is Unit.CLIENT:
-        changes: list[tuple[Any, Array]] = [(None, X) for X in (base, *others, 0 * base)]
-    else:
-        changes = [(base, np.vstack([base, row])) for row in _hostile_rows(method, base.shape[1], rng)]
-    for before, after in changes:
-        new = _step(silent, after, shared, t, rng)
-        old: dict[str, Any] = _step(silent, before, shared, t, rng).arrays if before is not None else {}
-        for name, a in new.arrays.items():
-            moved = float(np.linalg.norm(np.ravel(a - old.get(name, 0.0))))
-            bound = on_grid(new.cost[name].clip, np.size(a))
-            worst[name] = max(worst.get(name, 0.0), moved / bound)
-    return [Moved(name, share) for name, share in worst.items()]
-
-
-def _hostile_rows(method: Any, m: int, rng: np.random.Generator) -> Iterator[Array]:
-    one, long = np.zeros((1, m)), 1e4 * (method.allowance.privacy.clip or 1.0)
-    one[0, 0] = 1.0
-    yield from (one, long * one, 1e-9 * one, 0 * one, np.ones((1, m)), long * rng.random((1, m)))
-    yield rng.random((1, m)) ** 8

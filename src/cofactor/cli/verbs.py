@@ -133,6 +133,8 @@ def _show_private(result: Evaluation) -> None:
         console.print("private: yes")
     else:
         console.print("private: no. The noise came from a seed and can be repeated.", style="red")
+    if result.remark:
+        console.print(f"Mind that {result.remark}", style="yellow")
     console.print("The error of each client is in its own folder, clients/NAME/evaluation.json, and was not released.")
 
 
@@ -177,6 +179,8 @@ def recommend(run: Path, file: Path, n: int, *, as_json: bool) -> None:
 
 def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_json: bool, quiet: bool) -> None:
     """Scan ranks, print the table and the suggestion, and leave both in the folder."""
+    if out is not None:
+        ranks_.refuse_private(out)
     scan = ranks_.scan_ranks(config, ranks, seeds=seeds)
     if out is not None:
         from cofactor.report.plots import rank_scan

@@ -127,11 +127,18 @@ class Host:
         return Finished(codes, findings if work else [])
 
     def states(self) -> list[Local]:
-        """Return the state of every unit; units are the same in every run of this method over these data."""
+        """Return the state of every unit; units are the same in every run of this method over these data.
+
+        Of a private method none: codes, and how many there are, stay in the client, which joins anew after a stop.
+        """
+        if self.traits.allowance is not None:
+            return []
         return [unit.local for unit in self.units if unit.local is not None]
 
     def restore(self, states: list[Local], t: int) -> None:
         """Put the states of round t back; tiny clients are stacked by then if they ever are."""
+        if self.traits.allowance is not None:
+            return
         self._stack(t)
         self.stage = stage_of(self.traits, t)
         if len(states) != len(self.units):

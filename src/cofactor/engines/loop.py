@@ -28,8 +28,9 @@ class Run:
     """What came out: the shared factor (rows at norm 1, or bits), each client's codes, history, and ledger.
 
     ``epsilon`` is what all releases of this run together cost; infinite for a method without noise.
-    Codes are there for clients on this machine; ``findings`` are what the work of every client returned. A stream has
-    ``arrivals``, and the clients that were given up are ``absent``.
+    ``remark`` is what a private method has to say of its factor, in words. Codes are there for clients on this machine;
+    ``findings`` are what the work of every client returned. A stream has ``arrivals``, and the clients that were given
+    up are ``absent``.
     """
 
     factor: Array
@@ -41,6 +42,7 @@ class Run:
     arrivals: list[Arrival] = field(default_factory=list, repr=False)
     absent: tuple[int, ...] = ()
     findings: list[Any] = field(default_factory=list, repr=False)
+    remark: str = ""
 
     @property
     def bytes(self) -> int:
@@ -116,7 +118,9 @@ def run(
         factor = method.factor(shared)
         done = session.finish(factor, work)
         spent = math.inf if ledger is None else history[-1].epsilon
-        return Run(factor, done.codes, history, over(history, ended=True), ledger, spent, findings=done.findings)
+        said = "" if ledger is None else paying.remark_of(method, shared)
+        ended = over(history, ended=True)
+        return Run(factor, done.codes, history, ended, ledger, spent, findings=done.findings, remark=said)
 
 
 def run_stream(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from cofactor.method import Method
 from cofactor.plan import Plan
 from cofactor.privacy.accountant import Cost, Ledger
 from cofactor.privacy.errors import PrivacyError
-from cofactor.types import ClientError, Message
+from cofactor.types import ClientError, Message, Shared
 
 
 def open_ledger(method: Method, plan: Plan, done: int, n_clients: int) -> Ledger | None:
@@ -28,6 +29,11 @@ def check_noise(method: Method, *, masks: bool) -> None:
             f"this budget gives every message 1/{allowance.parts} of the noise, for secure summation, and this engine "
             "does not mask messages. Use the engine Secure(), or parts=1."
         )
+
+
+def remark_of(method: Any, shared: Shared) -> str:
+    """Return what a private method has to say of its factor."""
+    return method.remark(shared)
 
 
 def costs_of(method: Method, t: int) -> dict[str, Cost] | None:

@@ -69,6 +69,7 @@ def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False
     """Check the data of all processes, once; ``empty`` allows processes without a client."""
     counts = team.each("the data", lambda: len(Xs))
     first, n_clients = sum(counts[: team.here]), sum(counts)
+    private = method.traits.allowance is not None
     with team.guard("the data"):
         if team.count > 1 and not (len(Xs) or (empty and n_clients)):
             raise DataError(
@@ -76,7 +77,7 @@ def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False
                 "all; start fewer processes."
             )
         checked = isinstance(Xs, kinds.Checked) or (team.count > 1 and not len(Xs))
-        data = list(Xs) if checked else kinds.check(method.traits.kind, Xs, first=first)
+        data = list(Xs) if checked else kinds.check(method.traits.kind, Xs, first=first, empty=private)
     forms = team.exchange("the data", [(X.shape[1], X.dtype.str) for X in data])
     features = next(form[0][0] for form in forms if form)
     for process, form in enumerate(forms):

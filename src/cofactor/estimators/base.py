@@ -26,7 +26,7 @@ from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
 from cofactor.local import arrays
 from cofactor.method import Method
-from cofactor.methods.build import AUTO, Facts, build, rank_of, refuse, settle
+from cofactor.methods.build import AUTO, Facts, build, rank_of, refuse, refuse_shown, settle
 from cofactor.methods.catalog import ENTRIES
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
@@ -134,6 +134,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         preparation = Preparation.of(self.prepare)
         if plan.privacy is not None:
             preparation.check_private()
+            refuse_shown(self.features, groups=groups)
         held = self._held(X, groups)
         preparation, data = self._prepared(preparation, held, plan, engine)
         facts = clients.facts(data, plan)
@@ -157,6 +158,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         self.features_ = preparation.names(held.features)
         if held.features is not None:
             self.feature_names_in_ = np.array(held.features, dtype=object)
+        if outcome.remark:
+            warnings.warn(f"Mind that {outcome.remark}", UserWarning, stacklevel=3)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
         self._add(data, facts, plan, engine)
         return held
@@ -172,7 +175,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         def convert(x: Any, client: Any) -> Data:
             return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **SHAPE_ONLY), client)
 
-        return clients.split(X, groups, kind=self._kind, convert=convert, features=self.features, layer=self.layer)
+        how: dict[str, Any] = {"features": self.features, "layer": self.layer, "empty": self.privacy is not None}
+        return clients.split(X, groups, kind=self._kind, convert=convert, **how)
 
     def _prepared(
         self, preparation: Preparation, held: clients.Clients, plan: Plan, engine: Engine | None

@@ -68,12 +68,19 @@ def left_there(X: Any, groups: Any = None) -> Clients:
 
 
 def split(
-    X: Any, groups: Any, *, kind: Kind, convert: Convert, features: How = "same", layer: str | None = None
+    X: Any,
+    groups: Any,
+    *,
+    kind: Kind,
+    convert: Convert,
+    features: How = "same",
+    layer: str | None = None,
+    empty: bool = False,
 ) -> Clients:
     """Return the clients: the items of a list, the groups of a matrix, or one client; each checked.
 
     ``groups`` are labels of the rows, or the name of a column that holds them. Features are matched by name where
-    there are names.
+    there are names. ``empty`` lets clients of a list have no rows.
     """
     many = is_many(X)
     if many and groups is not None:
@@ -85,7 +92,7 @@ def split(
         check_distinct(table, [AS_FRAME, AS_ANNDATA][is_annotated(X[0] if many else X)])
     tables = [replace(table, X=_converted(table.X, j, convert)) for j, table in enumerate(tables)]
     names, data, known = matched(tables, features)
-    checked = kinds.check(kind, data, features=names)
+    checked = kinds.check(kind, data, features=names, empty=empty and many)
     if many or groups is None:
         return Clients(checked, list(range(len(data))), None, names, known)
     return _grouped(checked[0], np.asarray(groups), names)
@@ -175,6 +182,7 @@ Convert = Callable[[Any, Any], Data]
 def matrix(X: Any, client: Any = 0) -> Data:
     """Return one matrix of numbers: shape and type by scikit-learn's rules; values are for its kind to check."""
     try:
-        return check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), ensure_all_finite=False)
+        accept: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": (np.float64, np.float32)}
+        return check_array(X, ensure_all_finite=False, ensure_min_samples=0, **accept)
     except ValueError as error:
         raise DataError(f"client {client}: {error}") from error

@@ -17,7 +17,7 @@ from cofactor.engines.secure import in_words
 from cofactor.jobs.settings import Settings
 from cofactor.kinds import KINDS
 from cofactor.methods import catalog
-from cofactor.methods.build import AUTO, refuse
+from cofactor.methods.build import AUTO, refuse, refuse_shown
 from cofactor.methods.refusals import NONE
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
@@ -43,6 +43,8 @@ class Config(Settings):
         """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
         object.__setattr__(self, "method", self._settled_method())
         refuse(self.method, self.plan, self.options)
+        if self.epsilon is not None:
+            refuse_shown(self.features, groups=self.group_by)
         object.__setattr__(self, "boolean", self.kind == "boolean")
         if not self.inputs:
             raise CofactorError("expected at least one input file, found none.")

@@ -112,7 +112,9 @@ def prepare(config: Config, place: Place) -> Job:
     if not place.remote:
         first = sum(place.together("the clients", [len(inputs.names)])[: place.here])
         with place.guard("the inputs"):
-            inputs = replace(inputs, data=kinds.check(method.traits.kind, inputs.data, first=first))
+            inputs = replace(
+                inputs, data=kinds.check(method.traits.kind, inputs.data, first=first, empty=plan.privacy is not None)
+            )
     return Job(config, method, plan, inputs, names, place, None if plan.stream else plan.rounds or ROUNDS)
 
 
@@ -232,7 +234,7 @@ def _write(job: Job, folder: RunFolder, outcome: Run, factors: Sequence[Array]) 
     if outcome.ledger is not None:
         spent = record(outcome.ledger.spend())
         folder.write_json("privacy.json", spent)
-        result = Evaluation(len(outcome.history), outcome.converged, privacy=spent)
+        result = Evaluation(len(outcome.history), outcome.converged, privacy=spent, remark=outcome.remark or None)
     else:
         found = passports(outcome.findings, outcome, factors, names=names, seed=config.seed)
         if found:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from cofactor.jobs.config import Config
+from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import read
+from cofactor.methods.refusals import SCANNED
+from cofactor.privacy.errors import PrivacyError
 from cofactor.records import RankScan
 from cofactor.select import RankScan as Found
 from cofactor.select import select_rank
@@ -19,6 +23,13 @@ def scan_ranks(config: Config, ranks: Sequence[int], *, seeds: int = 3) -> Found
     if inputs.known is not None:
         raise CofactorError("a rank scan needs the same features at every client; use --features intersection.")
     return select_rank(inputs.data, ranks, seeds=seeds, seed=config.seed)
+
+
+def refuse_private(out: Path) -> None:
+    """Refuse to add errors without noise to the folder of a private run."""
+    folder = RunFolder(out)
+    if folder.manifest_file.exists() and folder.manifest_record().privacy is not None:
+        raise PrivacyError(SCANNED.format(run=out))
 
 
 def record(scan: Found) -> RankScan:

@@ -10,7 +10,7 @@ from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.methods.auto import Choice, choose, density_of
 from cofactor.methods.catalog import Entry
-from cofactor.methods.refusals import NOT_ADDITIVE, SKETCH
+from cofactor.methods.refusals import GROUPED, MATCHED, NOT_ADDITIVE, SKETCH
 from cofactor.plan import ROUNDS, Plan, Stream
 from cofactor.privacy.allowance import honest_of
 from cofactor.privacy.errors import ParameterError, PrivacyError
@@ -63,6 +63,14 @@ def refuse(method: str | Method, plan: Plan, options: Mapping[str, Any], kinds: 
     if entry.kind in kinds:
         _refuse(entry, plan, options)
     return entry.kind
+
+
+def refuse_shown(features: str = "same", *, groups: Any = None) -> None:
+    """Refuse what would show, in a private run, which features or which groups of rows a client has."""
+    if features in ("intersection", "union"):
+        raise PrivacyError(MATCHED)
+    if groups is not None:
+        raise PrivacyError(GROUPED)
 
 
 def rank_of(method: str | Method) -> int | None:

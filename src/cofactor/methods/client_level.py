@@ -11,6 +11,7 @@ import numpy as np
 
 from cofactor.method import Traits, total
 from cofactor.methods.refusals import RECORD
+from cofactor.methods.untold import unless_it_fails
 from cofactor.methods.wrapped import Wrapped
 from cofactor.privacy import clip
 from cofactor.privacy.accountant import Unit
@@ -29,7 +30,8 @@ class ClientLevel(Wrapped):
     No record-level claim is possible for such updates, and none is made: what one client holds, as a whole, is hidden.
     With ``bits`` (one upload of Boolean factors, merged by a count of votes) the client sends its k m bits, which have
     norm at most sqrt(k m), instead of an update. Losses are not sent. Absent clients are not in the mean;
-    against a server that sees who answers this saves no budget.
+    against a server that sees who answers this saves no budget. A client whose solver fails, or that has no rows, sends
+    an update of zero with noise on it, like any other: that it failed is nobody's business.
     """
 
     allowance: Allowance
@@ -52,11 +54,25 @@ class ClientLevel(Wrapped):
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Let the method step, then clip its update and add noise."""
-        local, message = self.method.step(data, shared, local, t, rng)
-        factor = message.arrays["factor"] / (message.weight if self.traits.additive else 1.0)
-        bound = float(np.sqrt(factor.size)) if self.bits else self.bound
-        update = clip.norm(factor - self._origin(shared), bound)
+        bound = float(np.sqrt(shared.factor.size)) if self.bits else self.bound
+
+        def step() -> tuple[Local, Array]:
+            after, message = self.method.step(data, shared, local, t, rng)
+            factor = message.arrays["factor"] / (message.weight if self.traits.additive else 1.0)
+            return after, clip.norm(factor - self._origin(shared), bound)
+
+        local, update = unless_it_fails(step, lambda: (local, np.zeros(shared.factor.shape)))
         return local, self.allowance.release(t, {"factor": update}, {"factor": bound}, rng)
+
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
+        """As the method does; a client that cannot join has nothing."""
+        nothing = Local(np.zeros((data.shape[0], self.rank)))
+        return unless_it_fails(lambda: self.method.join(data, shared, t, rng), lambda: nothing)
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """As the method does; zeros where codes cannot be found."""
+        nothing = np.zeros((data.shape[0], len(factor)))
+        return unless_it_fails(lambda: self.method.refit(data, factor), lambda: nothing) if len(nothing) else nothing
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Give the method the noisy factors, or where sums are enough the mean of them."""
@@ -76,9 +92,17 @@ class ClientLevel(Wrapped):
         """Whole clients have no records."""
         return self, None
 
-    def late(self, shared: Shared, t: int) -> Shared:
+    def late(self, shared: Shared, t: int) -> tuple[Shared, ...]:
         """Any state will do: the bound is always the same."""
-        return shared
+        return (shared,)
+
+    def drowns(self, *, units: float, features: int, clients: float) -> bool:
+        """It does what it does, whatever the noise."""
+        return False
+
+    def remark(self, shared: Shared) -> str:
+        """Nothing has to be said of its factor."""
+        return ""
 
     def noise_over_signal(self, *, units: int, features: int, clients: int) -> float:
         """Noise of the mean update over its bound."""

@@ -17,11 +17,11 @@ import numpy as np
 from cofactor.local import symmetric
 from cofactor.local.init import random_factor
 from cofactor.local.outliers import Outliers
-from cofactor.local.refit import refit
 from cofactor.local.sets import UnitBall
 from cofactor.local.stats import for_codes, lipschitz, normalize
 from cofactor.local.updates import HALS
 from cofactor.method import Traits, total
+from cofactor.methods import untold
 from cofactor.privacy import bounded, clip
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import Allowance, Privacy
@@ -87,7 +87,7 @@ class NoisyStatistics:
             W = BALL.project(W)
             gram += W.T @ W
             cross += W.T @ clip.rows(Z, 1.0)
-        n = data.shape[0] if self.allowance.privacy.unit is Unit.CLIENT else 1
+        n = max(data.shape[0], 1) if self.allowance.privacy.unit is Unit.CLIENT else 1
         sums = {"gram": symmetric.packed(gram) / n, "cross": cross / n}
         return local, self.allowance.release(t, sums, BOUNDS, rng)
 
@@ -113,9 +113,17 @@ class NoisyStatistics:
         """One component per feature."""
         return replace(self, rank=features, outliers=None), np.eye(features)
 
-    def late(self, shared: Shared, t: int) -> Shared:
+    def late(self, shared: Shared, t: int) -> tuple[Shared, ...]:
         """Any state will do: rows and codes are always in unit balls."""
-        return shared
+        return (shared,)
+
+    def drowns(self, *, units: float, features: int, clients: float) -> bool:
+        """It does what it does, whatever the noise."""
+        return False
+
+    def remark(self, shared: Shared) -> str:
+        """Nothing has to be said of its factor."""
+        return ""
 
     def noise_over_signal(self, *, units: int, features: int, clients: int) -> float:
         """Noise of the cross statistics over ``n / k``, what one of k equal components has of them."""
@@ -128,7 +136,7 @@ class NoisyStatistics:
 
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor, outliers aside: they stay at the client."""
-        return refit(data, factor) if self.outliers is None else self.outliers.refit(data, factor)
+        return untold.codes(data, factor, self.outliers)
 
 
 def floored(gram: Array, floor: float) -> Array:

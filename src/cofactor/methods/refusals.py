@@ -22,3 +22,15 @@ NOT_ADDITIVE = (
     "secure summation gives the server sums and nothing else; this method needs the message of every single client. "
     "Use a method whose messages are summed (`cofactor methods` says which), such as 'exact' with start='moments'."
 )
+MATCHED = (
+    "privacy is refused for features that are matched by what clients have: which ones are left, or lacking, would be "
+    "told without noise. Give every client the same features, from a public list."
+)
+GROUPED = (
+    "privacy is refused for clients that are made of groups of rows: names and number of the groups would be told "
+    "without noise. Make one matrix for each client of a public list; a client may be empty."
+)
+SCANNED = (
+    "{run}: a scan of ranks computes errors without noise, and this is the folder of a private run. Choose another "
+    "folder with --out, and keep what is in it to yourself; or choose the rank on public data."
+)

@@ -63,6 +63,10 @@ class Wrapped:
         """As the method does."""
         return self.method.aggregate(shared, messages, t)
 
+    def remark(self, shared: Shared) -> str:
+        """As the method does, which is a private one."""
+        return self.method.remark(shared)
+
     def factor(self, shared: Shared) -> Array:
         """As the method does."""
         return self.method.factor(shared)

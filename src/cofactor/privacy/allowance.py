@@ -161,8 +161,16 @@ class Private(Method, Protocol):
         """
         ...
 
-    def late(self, shared: Shared, t: int) -> Shared:
-        """Return a state that round t may find, with bounds that clip."""
+    def late(self, shared: Shared, t: int) -> tuple[Shared, ...]:
+        """Return states that round t may find, with bounds that clip; one for each thing that it may release."""
+        ...
+
+    def drowns(self, *, units: float, features: int, clients: float) -> bool:
+        """Whether so few units leave so little to be seen that it releases less, with less noise."""
+        ...
+
+    def remark(self, shared: Shared) -> str:
+        """Return what must be said of the factor in words, from released values alone; mostly nothing."""
         ...
 
     def noise_over_signal(self, *, units: int, features: int, clients: int) -> float:

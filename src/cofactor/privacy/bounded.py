@@ -46,7 +46,7 @@ def total(X: Data, bound: float | None) -> Array:
     if sparse.issparse(X):
         top, scale = scales_of(X, bound)
         return _divided(X, top).T @ scale
-    return np.sum([block.sum(axis=0) for block in blocks(X, bound)], axis=0)
+    return sum((block.sum(axis=0) for block in blocks(X, bound)), np.zeros(X.shape[1]))
 
 
 def scales_of(X: Data, bound: float | None) -> Scales:

@@ -43,13 +43,17 @@ def _norm(x: Array) -> float:
 
 
 def _row_scale(X: Data, bound: float) -> Array:
-    values = X.data if sparse.issparse(X) else X
-    if not np.isfinite(values).all():
+    """Return ``min(1, bound / |x|)`` of every row (n); rows are measured divided by their largest entry."""
+    if not np.isfinite(X.data if sparse.issparse(X) else X).all():
         raise NotFiniteError("X has NaN or infinite values; its rows cannot be clipped.")
     largest = abs(X).max(axis=1)
     top = np.asarray(largest.toarray() if sparse.issparse(largest) else largest, dtype=np.float64).ravel()
     top = np.where(top > 0, top, 1.0)
-    scaled = sparse.diags(1 / top) @ X if sparse.issparse(X) else X / top[:, None]
-    squares = scaled.multiply(scaled) if sparse.issparse(scaled) else scaled**2
-    length = top * np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
-    return np.where(length > bound, bound / np.where(length > 0, length, 1.0), 1.0)
+    if sparse.issparse(X):  # divided entry by entry: a product with 1 / top would overflow for the smallest
+        owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        squares = np.bincount(owner, np.square(X.data / top[owner]), X.shape[0])
+    else:
+        scaled = X / top[:, None]
+        squares = np.einsum("ij,ij->i", scaled, scaled)
+    with np.errstate(over="ignore"):  # a row so short that this is infinite stays as it is
+        return np.minimum(1.0, bound / top / np.sqrt(np.maximum(squares, 1.0)))

@@ -210,6 +210,7 @@ def privacy(folder: Folder) -> dict[str, Any]:
     return {
         "claim": guarantee(folder),
         "record": folder.privacy,
+        "remark": folder.evaluation.remark,
         "noise": noise(folder),
         "chart": figure if len(known) > 1 else None,
         "secure": folder.manifest.config.get("secure") is True,

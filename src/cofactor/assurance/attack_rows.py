@@ -1,0 +1,115 @@
+"""Rows that attack a bound: the smallest and largest numbers there are, empty, constant, sharp and orthogonal ones.
+
+For any finite row, what it moves in a release before noise must be within the bound of that release: dense or sparse,
+in single or double precision. What is measured here needs no luck: there is no noise in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.assurance.worst_case import scaled, small_clients, step_of
+from cofactor.privacy.accountant import Unit
+from cofactor.privacy.errors import HostileInputError
+from cofactor.privacy.grid import on_grid
+from cofactor.types import Array, Data, Shared
+
+LAYOUTS: dict[str, Callable[[Array], Data]] = {"dense": np.asarray, "csr": sparse.csr_matrix, "csc": sparse.csc_matrix}
+PRECISIONS = ("float64", "float32")
+
+
+def attack_rows(m: int, precision: str = "float64", *, long: float = 1e4) -> dict[str, Array]:
+    """Return rows (m) by name, of one precision; ``long`` is far above the bound of a row."""
+    kind, one = np.finfo(precision), np.zeros(m)
+    one[0] = 1.0
+    # squares of the first are zero, of the second the smallest number: a norm of raw squares misses most of the row
+    vanishing, surviving = (1.5e-162, 1.6e-162) if precision == "float64" else (2.6e-23, 2.7e-23)
+    overflowing = 1e300 if precision == "float64" else 3e38
+    half = np.arange(m) % 2 == 0
+    found = {
+        "zero": 0 * one,
+        "constant": np.ones(m),
+        "one-hot": one,
+        "long one-hot": long * one,
+        "long": long * np.linspace(0.1, 1.0, m),
+        "random": np.random.default_rng(0).random(m),
+        "long and random": long * np.random.default_rng(1).random(m),
+        "sharp and random": np.random.default_rng(2).random(m) ** 8,
+        "short": 1e-9 * np.linspace(0.1, 1.0, m),
+        "orthogonal": np.where(half, 1.0, 0.0),
+        "squares vanish": np.full(m, vanishing),
+        "one square survives": np.where(one > 0, surviving, vanishing),
+        "denormal": np.full(m, float(kind.smallest_subnormal)),
+        "denormal one-hot": float(kind.smallest_subnormal) * one,
+        "huge": np.full(m, overflowing),
+        "largest": np.full(m, float(kind.max)),
+        "largest one-hot": float(kind.max) * one,
+        "all sizes": np.where(half, overflowing, vanishing),
+    }
+    return {name: row.astype(precision) for name, row in found.items()}
+
+
+class Moved(NamedTuple):
+    """How far a unit moved an array at most, over its bound, and which one that was; above 1 the claim is wrong."""
+
+    name: str
+    share: float
+    by: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the bound held."""
+        return self.share <= 1.0 + 1e-9
+
+
+def sensitivity(method: Any, t: int, *, seed: int = 0) -> list[Moved]:
+    """Add one attacking unit after the other, and measure without noise how far each one moves every array."""
+    silent = scaled(method, 0.0)
+    start, (base, *_) = small_clients(silent, 1, seed)
+    worst: dict[str, Moved] = {}
+    for shared in silent.late(start, t):
+        for by, before, after in units(method, base):
+            for name, share in _moves_or_refusal(silent, shared, t, before, after):
+                if share > worst.get(name, Moved(name, -1.0)).share:
+                    worst[name] = Moved(name, share, by)
+    return list(worst.values())
+
+
+def units(method: Any, base: Array) -> Iterator[tuple[str, Data | None, Data]]:
+    """Yield names of attacks with data before and after one unit was added; None is a client with nothing."""
+    bits, long = method.traits.kind == "boolean", 1e4 * (method.allowance.privacy.clip or 1.0)
+    by_client = method.allowance.privacy.unit is Unit.CLIENT
+    for precision in PRECISIONS:
+        rows = attack_rows(base.shape[1], precision, long=long)
+        for name, found in rows.items():
+            row = (found > 0).astype(base.dtype) if bits else found
+            whole = np.vstack([row] * len(base)) if by_client else np.vstack([base.astype(row.dtype), row])
+            for layout, make in LAYOUTS.items():
+                if bits and layout != "dense":
+                    continue
+                before = None if by_client else make(base.astype(row.dtype))
+                yield f"{name}, {precision}, {layout}", before, make(whole)
+
+
+def _moves_or_refusal(*step: Any) -> list[tuple[str, float]]:
+    """Return how far every array was moved; infinitely far where the message was refused, which all would see."""
+    try:
+        with np.errstate(all="ignore"):  # of a broken mechanism, which is to be measured
+            return list(_moves(*step))
+    except HostileInputError:
+        method, _, t, *_ = step
+        return [(name, np.inf) for name in method.allowance.shares[t]]
+
+
+def _moves(silent: Any, shared: Shared, t: int, before: Data | None, after: Data) -> Iterator[tuple[str, float]]:
+    new = step_of(silent, after, shared, t, np.random.default_rng(0))
+    old: dict[str, Any] = {}
+    if before is not None:
+        old = step_of(silent, before, shared, t, np.random.default_rng(0)).arrays
+    for name, a in new.arrays.items():
+        moved = float(np.linalg.norm(np.ravel(a - old.get(name, 0.0))))
+        yield name, moved / on_grid(new.cost[name].clip, np.size(a))

@@ -1,0 +1,144 @@
+"""Rows made to break a bound: no finite row moves a release by more than it was paid for, and no run tells more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from tests.helpers.private import built
+
+from cofactor.assurance.attack_rows import LAYOUTS, attack_rows, sensitivity, units
+from cofactor.assurance.joint_worlds import joint
+from cofactor.assurance.worst_case import kinds, scaled, small_clients, step_of
+from cofactor.privacy import bounded
+from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.grid import on_grid
+
+SEED = {"insecure_seed": 1}
+RECORD, CLIENT = Privacy(8, 1e-6, **SEED), Privacy(8, 1e-6, "client", **SEED)
+METHODS = {
+    "dp-moments": ("dp-moments", RECORD, {}),
+    "dp-moments, clipped rows": ("dp-moments", Privacy(8, 1e-6, clip=7.0, **SEED), {}),
+    "dp-moments by client": ("dp-moments", CLIENT, {}),
+    "dp-nmf": ("dp-nmf", RECORD, {"sweeps": 2}),
+    "dp-nmf without outliers": ("dp-nmf", RECORD, {"sweeps": 2, "outliers": None}),
+    "dp-nmf by client": ("dp-nmf", CLIENT, {"sweeps": 2}),
+    "fedavg": ("fedavg", CLIENT, {"sweeps": 2}),
+    "fnmf-lap": ("fnmf-lap", CLIENT, {"sweeps": 2}),
+    "felb": ("felb", CLIENT, {}),
+    "votes": ("asso", CLIENT, {"sweeps": 0}),
+}
+BY_RECORD = [name for name, (_, ask, _) in METHODS.items() if ask.unit == "record"]
+
+
+def make(name: str, *, secure: bool = False):
+    method, ask, options = METHODS[name]
+    return built(method, ask, clients=3, rounds=2, secure=secure, **options)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_attack_row_moves_a_release_by_more_than_its_bound(name: str) -> None:
+    method = make(name)
+    for t in kinds(method):
+        found = sensitivity(method, t)
+        assert {moved.name for moved in found} == set(method.allowance.shares[t])
+        assert [moved for moved in found if not moved.passed] == []
+
+
+finite = st.floats(0, allow_nan=False, allow_infinity=False, allow_subnormal=True)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    row=st.one_of(
+        hnp.arrays(t, 6, elements=st.floats(0, float(np.finfo(t).max), width=w))
+        for t, w in ((np.float64, 64), (np.float32, 32))
+    )
+)
+@pytest.mark.parametrize("name", BY_RECORD)
+def test_for_every_finite_row_what_it_moves_before_noise_is_within_the_bound(name: str, row: np.ndarray) -> None:
+    method = scaled(make(name), 0.0)
+    base = np.random.default_rng(0).gamma(0.5, size=(4, 6)).astype(row.dtype)
+    start = method.start(6, np.random.default_rng(0))
+    for t in kinds(method):
+        for shared in method.late(start, t):
+            for layout in LAYOUTS.values():
+                old, new = (
+                    step_of(method, layout(X), shared, t, np.random.default_rng(1))
+                    for X in (base, np.vstack([base, row]))
+                )
+                for array, a in new.arrays.items():
+                    moved = np.linalg.norm(np.ravel(a - old.arrays[array]))
+                    assert moved <= on_grid(new.cost[array].clip, np.size(a)), (array, layout)
+
+
+def test_attack_rows_are_what_they_are_called() -> None:
+    for precision in ("float32", "float64"):
+        rows = attack_rows(8, precision)
+        assert all(np.isfinite(row).all() and row.dtype == precision for row in rows.values())
+        tiny, huge = rows["squares vanish"], rows["huge"]
+        with np.errstate(over="ignore", under="ignore"):
+            assert (tiny > 0).all()
+            assert np.sum(tiny * tiny) < 1e-44
+            assert np.isinf(np.sum(huge * huge))
+            one = rows["one square survives"]
+            assert np.count_nonzero(one * one) == 1
+        assert 0 < rows["denormal"].max() < np.finfo(precision).tiny
+
+
+def test_a_norm_that_squares_raw_values_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hole that was there: rows of 1.5e-162 passed with norms of 5 and more."""
+
+    def squared(X, bound):
+        with np.errstate(all="ignore"):
+            norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1) if hasattr(X, "multiply") else (X * X).sum(axis=1)))
+        norms = norms.ravel().astype(float)
+        return bounded.Scales(np.ones(len(norms)), 1 / np.where(norms > 0, norms, 1.0))
+
+    monkeypatch.setattr(bounded, "scales_of", squared)
+    monkeypatch.setattr(bounded, "_inside", lambda block: block)
+    with np.errstate(all="ignore"):
+        moved, _ = sensitivity(make("dp-moments"), 0)
+    assert moved.share > 2
+    assert moved.by.startswith("one square survives")
+
+
+# --- two worlds on all messages of a run, by their likelihood ratio ---
+
+WORST = {
+    "dp-moments": "one-hot, float64, dense",
+    "dp-nmf": "orthogonal, float64, dense",
+    "fedavg": "long one-hot, float64, dense",
+    "votes": "constant, float64, dense",
+}
+
+
+def attack(name: str, method, by: str):
+    base = small_clients(method, 1)[1][0][:4]
+    return next((before, after) for found, before, after in units(method, base) if found == by)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("name", WORST)
+def test_all_messages_of_a_run_together_tell_no_more_than_was_claimed(name: str, secure: bool) -> None:
+    """Of the server without secure sums; with them, of a participant that has subtracted its own noise."""
+    method = make(name, secure=secure)
+    assert (method.allowance.parts > 1) is secure
+    data = attack(name, method, WORST[name])
+    found = joint(method, *data, releases=200)
+    assert found.passed
+    assert found.possible > 0.3 * found.claim  # the attack is one
+    broken = joint(method, *data, releases=60, run=scaled(method, 0.1))
+    assert broken.lower > found.claim
+
+
+@pytest.mark.parametrize(
+    "by", ["one square survives, float64, csr", "denormal, float32, csc", "largest, float64, dense"]
+)
+def test_rows_of_extreme_size_tell_no_more_than_others(by: str) -> None:
+    method = make("dp-moments")
+    found = joint(method, *attack("dp-moments", method, by), releases=100)
+    assert found.passed
+    assert found.possible > 0.3 * found.claim

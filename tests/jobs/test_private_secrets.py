@@ -1,0 +1,183 @@
+"""Nothing about the data is checked, printed, drawn or written exactly in a private run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from tests.helpers.private import HARDLY, built, mixtures, privacy
+from tests.helpers.teams import Member, together
+
+from cofactor import FederatedBMF, FederatedNMF, run
+from cofactor.engines.checkpoint import Checkpoint
+from cofactor.engines.team import Team
+from cofactor.jobs.config import Config
+from cofactor.jobs.job import fit
+from cofactor.jobs.ranks import refuse_private
+from cofactor.privacy import Privacy, PrivacyError
+from cofactor.types import CofactorError, DataError
+
+BY_CLIENT = Privacy(8, 1e-3, "client")
+
+
+@pytest.fixture
+def Xs(rng):
+    return mixtures(rng)
+
+
+@pytest.fixture
+def files(tmp_path, Xs) -> list[str]:
+    for name, X in zip("abcd", Xs, strict=True):
+        np.save(tmp_path / f"{name}.npy", X)
+    return [str(tmp_path / f"{name}.npy") for name in "abcd"]
+
+
+# --- a client that cannot step, or has no rows, is like any other ---
+
+HOSTILE = {
+    "1e160": lambda X: X * 1e160,
+    "1e300": lambda X: np.full_like(X, 1e300),
+    "denormal": lambda X: np.full_like(X, 5e-324),
+    "zeros": lambda X: 0 * X,
+    "no rows": lambda X: X[:0],
+    "no rows, sparse": lambda X: sparse.csr_matrix(X[:0]),
+    "one row": lambda X: X[:1],
+}
+
+
+@pytest.mark.parametrize("attack", HOSTILE)
+@pytest.mark.parametrize("method", ["dp-moments", "dp-nmf", "fedavg", "fnmf-lap", "fedmavg", "syn-sd"])
+def test_a_client_with_hostile_data_sends_a_message_like_any_other(method: str, attack: str, Xs: Any) -> None:
+    data, seen = [HOSTILE[attack](Xs[0]), *Xs[1:]], []
+    private = built(method, privacy(8.0, 1e-3, "client"), rounds=2)
+    outcome = run(private, data, watch=lambda t, answers: seen.extend(a.message for a in answers))
+    assert len(seen) == 4 * private.rounds
+    assert all(np.isfinite(a).all() for message in seen for a in message.arrays.values())
+    assert [len(W) for W in outcome.codes] == [X.shape[0] for X in data]
+    assert all(np.isfinite(W).all() for W in outcome.codes)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 0), slice(0, 1)])
+def test_votes_of_a_client_without_rows_are_none(rows: slice, rng: Any) -> None:
+    bits = [(rng.random((40, 12)) < 0.3).astype(np.uint8) for _ in range(3)]
+    private = built("asso", privacy(8.0, 1e-3, "client"), clients=3, rounds=1, sweeps=0)
+    assert run(private, [bits[0][rows], *bits[1:]]).factor.shape == (3, 12)
+
+
+def test_a_failed_step_is_an_update_of_zero(Xs: Any) -> None:
+    private = built("fedavg", privacy(HARDLY, 1e-3, "client"), rounds=1)
+    shared = private.start(12, np.random.default_rng(0))
+    for X in (np.zeros((0, 12)), np.full((3, 12), 1e300)):
+        local = private.join(X, shared, 0, np.random.default_rng(0))
+        _, message = private.step(X, shared, local, 0, np.random.default_rng(0))
+        assert np.abs(message.arrays["factor"]).max() < 1e-3
+
+
+def test_estimators_take_empty_clients_in_private_fits_only(Xs: Any) -> None:
+    data = [Xs[0][:0], *Xs[1:]]
+    with pytest.warns(UserWarning, match="Mind that"):
+        model = FederatedNMF(3, privacy=privacy(1.0), random_state=0).fit(data)
+    assert [len(W) for W in model.codes_] == [0, 30, 50, 25]
+    with pytest.raises(DataError, match="expected at least one row, found an empty client"):
+        FederatedNMF(3).fit(data)
+
+
+def test_files_without_rows_are_clients_of_private_runs(tmp_path: Path, files: list[str]) -> None:
+    np.save(files[0], np.zeros((0, 12)))
+    folder = fit(Config(files, 3, epsilon=1.0, delta=1e-6), tmp_path / "run")
+    assert folder.evaluation().privacy is not None
+    with pytest.raises(CofactorError, match="empty client"):
+        fit(Config(files, 3), tmp_path / "plain")
+
+
+# --- refused: what would show which features, groups or ranks there are ---
+
+
+@pytest.mark.parametrize("how", ["intersection", "union"])
+def test_features_that_depend_on_clients_are_refused(how: str, files: list[str], Xs: Any) -> None:
+    with pytest.raises(PrivacyError, match="privacy is refused for features that are matched"):
+        Config(files, 3, features=how, epsilon=1.0, delta=1e-6)
+    with pytest.raises(PrivacyError, match="privacy is refused for features that are matched"):
+        FederatedNMF(3, features=how, privacy=privacy()).fit(Xs)
+
+
+def test_groups_of_rows_are_refused(files: list[str], Xs: Any) -> None:
+    with pytest.raises(PrivacyError, match="privacy is refused for clients that are made of groups"):
+        Config(files[:1], 3, group_by="ward", epsilon=1.0, delta=1e-6)
+    X, groups = np.vstack(Xs), np.repeat(np.arange(4), [len(X) for X in Xs])
+    for model in (FederatedNMF(3, privacy=privacy()), FederatedBMF(3, method="asso", privacy=BY_CLIENT)):
+        with pytest.raises(PrivacyError, match="privacy is refused for clients that are made of groups"):
+            model.fit(X, groups=groups)
+
+
+def test_ranks_are_not_scanned_into_the_folder_of_a_private_run(tmp_path: Path, files: list[str]) -> None:
+    fit(Config(files, 3, epsilon=1.0, delta=1e-6), tmp_path / "run")
+    with pytest.raises(PrivacyError, match="a scan of ranks computes errors without noise"):
+        refuse_private(tmp_path / "run")
+    refuse_private(tmp_path / "elsewhere")
+
+
+# --- nothing is looked at, counted or kept ---
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_auto_is_settled_without_a_look(unit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, Xs: Any) -> None:
+    for place in ("cofactor.methods.build.density_of", "cofactor.methods.build.choose"):
+        monkeypatch.setattr(place, lambda *a, **k: pytest.fail("the data were looked at"))
+    np.save(tmp_path / "a.npy", Xs[0])
+    folder = fit(
+        Config([str(tmp_path / "a.npy")], 3, method="auto", epsilon=1.0, delta=1e-6, unit=unit), tmp_path / "run"
+    )
+    written = (tmp_path / "run" / "run.toml").read_text() + json.dumps(folder.manifest_record().config)
+    assert '"dp-moments"' in written
+    assert "40" not in written
+
+
+def test_processes_of_a_private_run_tell_each_other_no_row_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[str]
+) -> None:
+    """Whatever is exchanged is the same when one client has a row less."""
+    told: list[str] = []
+    real = Member.exchange
+
+    def spy(self: Member, where: str, value: Any = None, **error: Any) -> list[Any]:
+        if where not in ("sum", "gather"):  # messages: noisy sums of fixed size
+            told.append(f"{self.here} {where} {value!r}")
+        return real(self, where, value, **error)
+
+    monkeypatch.setattr(Member, "exchange", spy)
+    seen = []
+    for name, rows in (("run", 30), ("less", 29)):
+        np.save(files[1], np.load(files[1])[:rows])
+        told.clear()
+        together(2, lambda engine, name=name: fit(Config(files, 3, epsilon=1.0, delta=1e-6), tmp_path / name))
+        seen.append(sorted(line.replace(str(tmp_path / name), "") for line in told if "sha256" not in line))
+    kept = [[line for line in lines if "the hashes" not in line] for lines in seen]
+    assert kept[0] == kept[1]
+
+
+def test_a_checkpoint_of_a_private_run_holds_released_values_only(tmp_path: Path, Xs: Any) -> None:
+    released: list[Any] = []
+    private = built("fedavg", privacy(8.0, 1e-3, "client"), rounds=3)
+    whole = Checkpoint(tmp_path / "checkpoint.npz")
+    run(private, Xs, checkpoint=whole, callbacks=[lambda line, shared: released.append(shared)])
+    state = whole.load(Team())
+    assert state is not None
+    assert state.locals == []
+    np.testing.assert_array_equal(state.shared.factor, released[-1].factor)
+    with np.load(whole.path) as file:
+        assert all(len(X) not in file[name].shape for name in file.files for X in Xs)
+
+
+def test_a_private_run_goes_on_from_its_released_factor(tmp_path: Path, Xs: Any) -> None:
+    private = built("fedavg", privacy(8.0, 1e-3, "client", insecure_seed=3), rounds=3)
+    kept = Checkpoint(tmp_path / "checkpoint.npz")
+    first = run(private, Xs, checkpoint=kept, callbacks=[lambda line, shared: line.round == 1])
+    begun: list[int] = []
+    rest = run(private, Xs, checkpoint=kept, begun=begun.append)
+    assert (len(first.history), begun, [line.round for line in rest.history]) == (2, [2], [0, 1, 2])
+    assert rest.epsilon == pytest.approx(8.0)
