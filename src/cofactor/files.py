@@ -1,12 +1,30 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all, and that one process at a time holds."""
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
+
+from cofactor.types import CofactorError
+
+WAIT = 10.0
+"""So many seconds are waited for what another process holds."""
+LOOK = 0.05
+
+
+class HeldError(CofactorError):
+    """Another process holds what is asked for; the message says which one."""
+
+
+def reached(place: str) -> None:
+    """Called between any two steps on the way to the disk, so that tests can end a process at each of them."""
 
 
 @contextmanager
@@ -18,7 +36,87 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        reached(f"{path.name}: written")
         os.replace(part, path)
+        reached(f"{path.name}: named")
+        _keep_names(path.parent)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def write_at(path: Path, at: int, data: bytes) -> None:
+    """Write the end of a file, from byte ``at`` on; it is on disk when this returns."""
+    new = not path.exists()
+    with open(path, "wb" if new else "r+b") as file:
+        file.seek(at)
+        half = len(data) // 2
+        file.write(data[:half])
+        file.flush()
+        reached(f"{path.name}: half of it")
+        file.write(data[half:])
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+    if new:
+        _keep_names(path.parent)
+    reached(f"{path.name}: on disk")
+
+
+def _keep_names(folder: Path) -> None:
+    """Bring the names in a folder to disk: a file that nobody finds after a crash was not written."""
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
+
+
+@contextmanager
+def held(path: Path, what: str, *, wait: float | None = None) -> Iterator[None]:
+    """Hold something alone, by a lock at ``path`` that ends with the process; wait for whoever else holds it."""
+    place = _lock(path, what, time.monotonic() + (WAIT if wait is None else wait))
+    try:
+        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(" ", "seconds")}
+        os.ftruncate(place, 0)
+        os.pwrite(place, json.dumps(who).encode(), 0)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(place)
+
+
+def _lock(path: Path, what: str, until: float) -> int:
+    try:
+        import fcntl
+    except ImportError as error:
+        raise CofactorError(f"{what}: holding it alone needs the file locks of POSIX, found none here.") from error
+    while True:
+        place = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(
+                os.stat(path), os.fstat(place)
+            ):  # else its holder has just removed it
+                return place
+        except OSError:
+            if time.monotonic() > until:
+                holder = _holder(place)
+                os.close(place)
+                raise HeldError(
+                    f"{what}: expected to hold it alone, but {holder} does; wait until that has ended, or end it."
+                ) from None
+            time.sleep(LOOK)
+        except BaseException:
+            os.close(place)
+            raise
+        os.close(place)
+
+
+def _holder(place: int) -> str:
+    """Say who holds a lock."""
+    try:
+        who = json.loads(os.pread(place, 1000, 0))
+        return f"process {who['pid']} on {who['host']} (since {who['since']})"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,7 +1,4 @@
-"""What a run folder holds, typed: one set of records for whoever writes it and whoever reads it.
-
-Anything unexpected is one error with file, expected, found.
-"""
+"""What a run folder holds, typed, for its writer and its reader; what is unexpected is one error."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ class PrivacyRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``manifest.json``: what ran. ``privacy`` is what a private run will cost, ``ledger`` where its chains ended."""
+    """``manifest.json``: what ran, what a private run will cost, where its ledger ended, the keys that signed."""
 
     cofactor: str
     created: str
@@ -62,6 +59,7 @@ class Manifest:
     privacy: PrivacyRecord | None = None
     ledger: dict[str, Any] | None = None
     masks: str | None = None
+    keys: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,10 @@ def test_a_fit_needs_no_optional_package(tmp_path):
     done = without_extras("fit", *files, "-k", 2, "--rounds", 3, "--out", "run", "--quiet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     private = ("--epsilon", 1, "--delta", 1e-3)
-    done = without_extras("fit", *files, "-k", 2, *private, "--out", "private", "--quiet", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    signed = without_extras("fit", *files, "-k", 2, *private, "--out", "private", "--quiet", cwd=tmp_path)
+    assert signed.returncode == 2
+    assert "a signed ledger needs cryptography" in signed.stderr
+    assert not (tmp_path / "private").exists()
     hidden = without_extras("fit", *files, "-k", 2, "--secure", "--out", "hidden", cwd=tmp_path)
     assert hidden.returncode == 2
     assert "pip install 'cofactor[secure]'" in hidden.stderr + hidden.stdout

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +51,8 @@ def test_a_private_run_says_its_total_everywhere_and_withholds_the_rest(home) ->
     assert "Noise of every release" in page
     # what was computed without noise is in the clients' own folders and nowhere else
     assert sorted(p.name for p in run.iterdir()) == [
-        "clients", "evaluation.json", "factor.npz", "factor.tsv", "history.jsonl", "ledger.jsonl", "manifest.json",
-        "privacy.json", "report.html", "run.toml",
+        "charges.jsonl", "clients", "evaluation.json", "factor.npz", "factor.tsv", "history.jsonl", "ledger.jsonl",
+        "manifest.json", "privacy.json", "report.html", "run.toml",
     ]  # fmt: skip
     own = [read(run / "clients" / name / "evaluation.json") for name in "abc"]
     assert [line["rows"] for line in own] == [60, 90, 75]
@@ -148,7 +145,10 @@ def test_processes_give_the_result_of_one(home, tmp_path) -> None:
     cofactor("fit", *files, *words, "--out", "inline", cwd=tmp_path)
     one, two = (np.load(tmp_path / name / "factor.npz")["factor"] for name in ("mpi", "inline"))
     np.testing.assert_array_equal(one, two)
-    assert cofactor("ledger", "verify", "mpi", cwd=tmp_path).stdout.splitlines()[-1] == "ok: 9 entries of 3 chains"
+    assert (
+        cofactor("ledger", "verify", "mpi", cwd=tmp_path).stdout.splitlines()[-1]
+        == "ok: 9 entries of 3 chains, 6 charges"
+    )
     assert (tmp_path / "mpi" / "clients" / "b" / "evaluation.json").exists()
     assert not list((tmp_path / "mpi").glob("checkpoint*"))
     launch(2, *command, "--secure", "--out", "sums", cwd=tmp_path)
@@ -157,58 +157,13 @@ def test_processes_give_the_result_of_one(home, tmp_path) -> None:
     assert spent["text"].endswith("; assuming at least 2 honest clients in every sum; private: no (insecure seed))")
 
 
-DYING = """
-import os, signal, sys
-from cofactor.engines.checkpoint import Checkpoint
-from cofactor.methods.client_level import ClientLevel
-save, step = Checkpoint.save, ClientLevel.step
-def dies_saving(self, state, team):
-    if len(state.history) == 3: os.kill(os.getpid(), signal.SIGKILL)
-    save(self, state, team)
-def dies_stepping(self, data, shared, local, t, rng):
-    if t == 2: os.kill(os.getpid(), signal.SIGKILL)
-    return step(self, data, shared, local, t, rng)
-if sys.argv.pop(1) == "saving": Checkpoint.save = dies_saving
-else: ClientLevel.step = dies_stepping
-from cofactor.cli import main
-main()
-"""
-
-
-def killed(home, tmp_path, when: str) -> None:
-    words = ["-k", "3", "--epsilon", "1", "--delta", "1e-3", "--unit", "client", "--method", "fedavg", "--rounds", "5"]
-    files = [str(home / name) for name in FILES]
-    command = [sys.executable, "-c", DYING, when, "fit", *files, *words, "-q"]
-    assert subprocess.run(command, cwd=tmp_path, check=False, timeout=100).returncode == -signal.SIGKILL
-
-
-def test_a_round_that_was_released_is_never_released_again(home, tmp_path) -> None:
-    killed(home, tmp_path, "saving")
-    before = (tmp_path / "run" / "ledger.jsonl").read_text()
-    assert max(json.loads(line)["round"] for line in before.splitlines()) == 2
-    error = cofactor("resume", "run", cwd=tmp_path, check=2).stderr
-    assert "found round 2 as well" in error
-    assert "Start a new run with a budget of its own; what this one has spent stays spent." in error
-    assert (tmp_path / "run" / "ledger.jsonl").read_text() == before
-    spent = json.loads(cofactor("privacy", "spend", "run", "--json", cwd=tmp_path).stdout)
-    assert spent["rounds"] == 3
-    assert 0 < spent["epsilon"] < 1
-    assert cofactor("ledger", "verify", "run", cwd=tmp_path).stdout.splitlines()[-1].startswith("ok: 9 entries")
-
-
-def test_a_run_that_was_killed_before_a_release_goes_on(home, tmp_path) -> None:
-    killed(home, tmp_path, "stepping")
-    whole = (tmp_path / "run" / "ledger.jsonl").read_text()
-    (tmp_path / "run" / "ledger.jsonl").write_text(whole + '{"client": "a", "rou')  # cut off while it was written down
-    assert "found round 2 as well" in cofactor("resume", "run", "-q", cwd=tmp_path, check=2).stderr
-    (tmp_path / "run" / "ledger.jsonl").write_text(whole)
-    cofactor("resume", "run", "-q", cwd=tmp_path)
-    rounds = [json.loads(line)["round"] for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
-    assert sorted(rounds) == [t for t in range(5) for _ in FILES]
-    assert cofactor("ledger", "verify", "run", cwd=tmp_path).stdout.splitlines()[-1] == "ok: 15 entries of 3 chains"
-    assert read(tmp_path / "run" / "evaluation.json")["privacy"]["epsilon"] == pytest.approx(1, rel=1e-9)
-
-
 def test_the_verbs_of_privacy_have_examples(tmp_path) -> None:
-    for verb in (("privacy", "plan"), ("privacy", "spend"), ("ledger", "show"), ("ledger", "verify"), ("audit",)):
+    for verb in (
+        ("privacy", "plan"),
+        ("privacy", "spend"),
+        ("ledger", "new"),
+        ("ledger", "show"),
+        ("ledger", "verify"),
+        ("audit",),
+    ):
         assert "Example: cofactor" in cofactor(*verb, "--help", cwd=tmp_path).stdout

@@ -20,7 +20,7 @@ def words(count: int, *command: Any) -> list[str]:
 
 def launch(count: int, *command: Any, cwd: Path, check: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a command on ``count`` processes of one thread each; a hang is a failure."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run(
         words(count, *command), cwd=cwd, env=env, capture_output=True, text=True, timeout=100, check=False
     )

@@ -1,88 +1,43 @@
-"""What left each client: ``ledger.jsonl``, one line per array, and for every client a hash chain of its own.
+"""What left each client: ``ledger.jsonl``, one line per array; and of a private run ``charges.jsonl``, what it pays.
 
-One file holds all clients, so that it can be read as one table. The lines of a client form a chain, which begins at the
-identity of the run and the client's name and can be checked without the lines of the others. The manifest keeps where
-every chain ended.
+A file holds all clients, so that it can be read as one table. The lines of a client form a chain, which begins at the
+identity of the run and the client's name and can be checked without the lines of the others. In a private run every
+line is signed by its client, with the key in the client's own folder, whose public half is in the manifest; and what a
+round may release is charged, on disk, before the round begins. The manifest keeps where every chain ended.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
+from cofactor.privacy import chain
+from cofactor.privacy.accountant import Cost
+from cofactor.privacy.book import Book
+from cofactor.privacy.chain import Seal
+from cofactor.privacy.charges import cost_from, costs_from
+from cofactor.privacy.errors import DamagedLedgerError, UnsignedLedgerError
+from cofactor.privacy.signing import signed
 
-from cofactor.assurance import chain
-from cofactor.assurance.chain import Seal
-from cofactor.engines.contract import Answer
-from cofactor.privacy.accountant import Cost, Mechanism, Spend, Unit, spend
-from cofactor.privacy.allowance import Release
-from cofactor.privacy.errors import PrivacyError
-from cofactor.types import Array, CofactorError, Message
-
-FILE = "ledger.jsonl"
+FILE, CHARGES = "ledger.jsonl", "charges.jsonl"
 MANY = 200
 CROWD = 10_000
 TOGETHER = "clients together"
 """Whose line it is where one stands for more than ``MANY`` clients that were stepped as one batch, or for the alike
 messages of a round that has more than ``CROWD`` of them; ``members`` says for which clients."""
-
-
-def entries(names: Sequence[str], t: int, answer: Answer) -> list[dict[str, Any]]:
-    """Return one entry per client and array; of many clients together, one per array for all of them."""
-    together = len(answer.clients) > MANY
-    who: list[dict[str, Any]] = [{"client": names[j]} for j in answer.clients]
-    if together:
-        who = [{"client": TOGETHER, "clients": len(answer.clients), "members": _ranges(answer.clients)}]
-    masked = {"masked": True} if answer.sent is not None else {}
-    sent = _form(answer.message)
-    return [
-        {**client, "round": t, **array, "bytes": array["bytes"] * client.get("clients", 1), **masked}
-        for client in who
-        for array in sent
-    ]
-
-
-def _alike(answers: Sequence[Answer]) -> list[Answer]:
-    """Put answers together that differ in nothing that the ledger says: form, bound, noise and cost."""
-    groups: dict[str, list[Answer]] = defaultdict(list)
-    for answer in answers:
-        groups[json.dumps([_form(answer.message), answer.sent is not None])].append(answer)
-    return [
-        Answer(np.sort(np.concatenate([r.clients for r in found])), found[0].message, found[0].sent)
-        for found in groups.values()
-    ]
-
-
-def _form(message: Message) -> list[dict[str, Any]]:
-    """Return what is known of every array that one client sent."""
-    return [_sent(message, name, message.cost.get(name)) for name in message.arrays]
-
-
-def _sent(message: Message, name: str, release: Release | None) -> dict[str, Any]:
-    """Return what is known of one array: its form, and how it was released."""
-    array = np.asarray(message.arrays[name])
-    shape, dtype = array.shape, np.dtype(message.dtypes.get(name, array.dtype))
-    size = int(np.prod(shape)) * dtype.itemsize
-    form = {"array": name, "shape": list(shape), "dtype": str(dtype), "bytes": size}
-    if release is None:
-        return {**form, **dict.fromkeys(("clip", "noise", "mechanism", "multiplier", "cost"))}
-    cost = asdict(release.cost)
-    paid = {"mechanism": str(release.cost.mechanism), "multiplier": float(release.cost.multiplier)}
-    return {**form, "clip": float(release.clip), "noise": float(release.sigma), **paid, "cost": {**cost, **paid}}
-
-
-def _ranges(numbers: Array) -> str:
-    """Write ascending client numbers briefly: ``0-4,7``."""
-    ends = [-1, *np.flatnonzero(np.diff(numbers) != 1).tolist(), len(numbers) - 1]
-    runs = [(int(numbers[a + 1]), int(numbers[b])) for a, b in pairwise(ends)]
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+KNOWN = {
+    FILE: {"client": str, "round": int, "array": str, "shape": list, "dtype": str, "bytes": int},
+    CHARGES: {"client": str, "round": int, "costs": dict},
+}
+"""What every entry must have to be read as one."""
+NO_KEYS = (
+    "manifest.json: names no keys: the first edition of cofactor wrote this private run, or its keys were removed; "
+    "whoever can write a ledger that is not signed can write another one"
+)
 
 
 def header(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -90,41 +45,9 @@ def header(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {"run": chain.digest({name: value for name, value in manifest.items() if name != "ledger"})}
 
 
-def begin(run: Mapping[str, str], client: str) -> Seal:
-    """Return where a client's chain begins."""
-    return Seal(0, chain.digest({**run, "client": client}))
-
-
-@dataclass
-class Writer:
-    """The watcher of a run: it writes what left the clients, and is done only when that is on disk."""
-
-    path: Path
-    manifest: Mapping[str, Any]
-    names: Sequence[str]
-    seals: dict[str, Seal] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Go on where the file ends."""
-        self.run = header(self.manifest)
-        self.seals = {client: Seal(len(own), own[-1].entry["hash"]) for client, own in _by_client(read(self.path))}
-
-    def __call__(self, t: int, answers: Sequence[Answer]) -> None:
-        """Write down a round: before anything is done with its messages."""
-        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for answer in _alike(answers) if len(answers) > CROWD else answers:
-            for entry in entries(self.names, t, answer):
-                found[entry["client"]].append(entry)
-        with open(self.path, "a") as file:
-            for client, own in found.items():
-                links, self.seals[client] = chain.extend(own, self.seals.get(client) or begin(self.run, client))
-                file.writelines(json.dumps(line) + "\n" for line in links)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-KNOWN = {"client": str, "round": int, "array": str, "shape": list, "dtype": str, "bytes": int}
-"""What every entry must have to be read as one."""
+def begin(run: Mapping[str, str], client: str, of: str = FILE) -> Seal:
+    """Return where a client's chain in a file begins."""
+    return Seal(0, chain.digest({**run, "client": client, **({} if of == FILE else {"of": of})}))
 
 
 class Line(NamedTuple):
@@ -134,19 +57,18 @@ class Line(NamedTuple):
     entry: dict[str, Any]
 
 
-def read(path: Path) -> list[Line]:
-    """Read a ledger as it is; a file that is not there is an empty one."""
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    return [Line(i, _entry(line)) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
+def read(path: Path, of: str = FILE) -> list[Line]:
+    """Read a ledger, or its charges, as it is; a file that is not there is an empty one."""
+    return [Line(i, _entry(line, of)) for i, line in enumerate(Book(path).text().split("\n"), start=1) if line.strip()]
 
 
-def _entry(text: str) -> dict[str, Any]:
+def _entry(text: str, of: str) -> dict[str, Any]:
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    known = isinstance(entry, dict) and all(isinstance(entry.get(name), kind) for name, kind in KNOWN.items())
-    whole = known and all(isinstance(n, int) and n >= 0 for n in entry["shape"])
+    known = isinstance(entry, dict) and all(isinstance(entry.get(name), kind) for name, kind in KNOWN[of].items())
+    whole = known and all(isinstance(n, int) and n >= 0 for n in entry.get("shape", ()))
     return entry if whole else {}
 
 
@@ -158,16 +80,9 @@ def _by_client(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
     return list(found.items())
 
 
-def unreleased(path: Path, rounds: int) -> None:
-    """Refuse to go on after ``rounds`` rounds where a later one was released: never twice for one budget."""
-    late = [line for line in read(path) if not line.entry or line.entry["round"] >= rounds]
-    if late:
-        t = late[0].entry.get("round", rounds)
-        raise PrivacyError(
-            f"{path}: expected the releases of {rounds} rounds, as the checkpoint holds; found round {t} as well. The "
-            "run was cut off after that release: its budget is spent, and a second release with fresh noise would "
-            "spend it again. Start a new run with a budget of its own; what this one has spent stays spent."
-        )
+def ends_of(lines: Sequence[Line]) -> dict[str, Seal]:
+    """Return where every client's chain ends, as its last line says."""
+    return {client: Seal(len(own), own[-1].entry["hash"]) for client, own in _by_client(lines)}
 
 
 class Chain(NamedTuple):
@@ -181,83 +96,155 @@ class Chain(NamedTuple):
 
 @dataclass(frozen=True)
 class Check:
-    """The chains of all clients, and faults that belong to none of them."""
+    """The chains of all clients, and faults that belong to none of them.
+
+    ``sealed`` says whether the run is over, so that a missing end shows; ``keys`` are the public keys that signed, by
+    client, and ``own`` the clients whose own key was here to compare.
+    """
 
     chains: list[Chain]
     faults: list[str]
     sealed: bool
+    charges: list[Chain] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=dict)
+    own: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
         """Whether nothing was found."""
-        return not self.faults and not any(c.fault for c in self.chains)
+        return not self.all_faults()
 
     def all_faults(self) -> list[str]:
         """Return every fault in words."""
-        return [*self.faults, *(c.fault for c in self.chains if c.fault)]
+        return [*self.faults, *(c.fault for c in (*self.charges, *self.chains) if c.fault)]
+
+    def require(self, where: Path) -> None:
+        """Refuse a ledger that does not hold."""
+        if not self.ok:
+            first = self.all_faults()[0]
+            kind = UnsignedLedgerError if "signed" in first else DamagedLedgerError
+            raise kind(
+                f"{where}: the ledger does not hold: {first}. Look at it with `cofactor ledger verify {where}` and "
+                f"`cofactor ledger show {where}`; nothing is added up from one that does not hold, and no run goes on."
+            )
 
 
-def verify(path: Path, manifest: Mapping[str, Any], rounds: Sequence[int] = ()) -> Check:
-    """Check every chain from its header to its seal; ``rounds`` are those that the history knows of."""
-    lines, run = read(path), header(manifest)
-    faults = [f"{FILE}, line {line.number}: cannot be read" for line in lines if not line.entry]
-    chains = [_check(client, own, begin(run, client)) for client, own in _by_client(lines)]
-    sealed = manifest.get("ledger")
-    if sealed:
-        ends = {client: Seal(*seal) for client, seal in sealed["clients"].items()}
-        chains = [_against(c, ends.get(c.client)) for c in chains]
-        missing = set(ends) - {c.client for c in chains}
-        chains += [Chain(c, 0, "", f"{FILE}: all {ends[c].entries} lines of {c} were removed") for c in sorted(missing)]
+def verify(
+    folder: Path, manifest: Mapping[str, Any], rounds: Sequence[int] = (), own: Mapping[str, str] | None = None
+) -> Check:
+    """Check every chain of a run from its header to its end, and who signed it.
+
+    ``rounds`` are those that the history knows of, ``own`` the public keys of clients whose folders are here.
+    """
+    own = own or {}
+    private, keys = manifest.get("privacy") is not None, dict(manifest.get("keys") or {})
+    ended = manifest.get("ledger")
+    lines = read(folder / FILE)
+    faults = [NO_KEYS] if private and not keys else []
+    faults += [_foreign(name) for name, public in own.items() if keys and keys.get(name) != public]
     silent = sorted(set(rounds) - {line.entry.get("round") for line in lines})
     if silent:
         faults.append(f"{FILE}: says nothing of round {silent[0]}, which is in the history: lines were removed")
-    return Check(chains, faults, bool(sealed))
+    found, bad = _file(folder, FILE, lines, manifest, ended and ended["clients"])
+    if not keys:
+        return Check(found, [*bad, *faults], bool(ended))
+    paid = read(folder / CHARGES, CHARGES)
+    charges, more = _file(folder, CHARGES, paid, manifest, ended and ended.get("charges"))
+    faults += [*bad, *more, *_unpaid(lines, paid)]
+    if ended:
+        faults += _unsigned_end(header(manifest), ended, keys)
+    return Check(found, faults, bool(ended), charges, keys, sorted(set(own) & set(keys)))
 
 
-def _check(client: str, own: list[Line], begin: Seal) -> Chain:
-    seal, broken = chain.check((line.entry for line in own), begin.last)
+def _foreign(client: str) -> str:
+    return (
+        f"manifest.json: names another key of {client} than its own folder has: the run was signed with a foreign key"
+    )
+
+
+def _file(
+    folder: Path, of: str, lines: list[Line], manifest: Mapping[str, Any], ended: Mapping[str, Any] | None
+) -> tuple[list[Chain], list[str]]:
+    """Check the chains of one file; they end where the manifest says or, of a private run that goes on, the seal."""
+    run, keys = header(manifest), manifest.get("keys")
+    faults = [f"{of}, line {line.number}: cannot be read" for line in lines if not line.entry]
+    public = (lambda client: str(keys.get(client))) if keys else (lambda client: None)
+    chains = [_check(of, client, own, begin(run, client, of), public(client)) for client, own in _by_client(lines)]
+    ends = None if ended is None else {client: Seal(*seal) for client, seal in ended.items()}
+    if ends is None and keys:
+        seal = Book(folder / of).ends()
+        if seal is None:
+            return chains, [*faults, f"{of}.seal: expected the end of the file, found none: lines may be missing"]
+        ends = seal.chains
+    if ends is not None:
+        chains = [_against(of, c, ends.get(c.client)) for c in chains]
+        missing = sorted(set(ends) - {c.client for c in chains})
+        chains += [Chain(c, 0, "", f"{of}: all {ends[c].entries} lines of {c} were removed") for c in missing]
+    return chains, faults
+
+
+def _check(of: str, client: str, own: list[Line], begin: Seal, public: str | None) -> Chain:
+    seal, broken = chain.check((line.entry for line in own), begin.last, public)
     if broken is None:
         return Chain(client, *seal)
-    return Chain(client, *seal, f"{FILE}, line {own[broken.at].number} ({client}): {broken.reason}")
+    return Chain(client, *seal, f"{of}, line {own[broken.at].number} ({client}): {broken.reason}")
 
 
-def _against(found: Chain, seal: Seal | None) -> Chain:
-    """Compare where a chain ends with where it ended when the run was over."""
+def _against(of: str, found: Chain, seal: Seal | None) -> Chain:
+    """Compare where a chain ends with where it ended."""
     if found.fault or (seal and seal == (found.entries, found.last)):
         return found
     if seal is None:
-        return found._replace(fault=f"{FILE}: lines of {found.client} were added after the end of the run")
+        return found._replace(fault=f"{of}: lines of {found.client} were added after the end of the run")
     what = "removed from" if found.entries < seal.entries else "added to"
     return found._replace(
-        fault=f"{FILE}: expected {seal.entries} lines of {found.client}, found {found.entries}: lines were {what} the "
-        "end"
+        fault=f"{of}: expected {seal.entries} lines of {found.client}, found {found.entries}: lines were {what} the end"
     )
+
+
+def _unpaid(lines: Sequence[Line], paid: Sequence[Line]) -> list[str]:
+    """Say which releases were not charged as they are."""
+    known: dict[tuple[int, str], list[Any]] = defaultdict(list)
+    for line in paid:
+        for name, cost in line.entry.get("costs", {}).items():
+            prices = known[line.entry["round"], name]
+            prices += [] if cost in prices else [cost]
+    return [
+        f"{FILE}, line {number}: {entry['array']!r} left in round {entry['round']} at a price that was not charged"
+        for number, entry in lines
+        if entry and entry.get("cost") not in known[entry["round"], entry["array"]]
+    ]
+
+
+def end_of(run: Mapping[str, str], client: str, ended: Mapping[str, Any]) -> str:
+    """Return what a client signs when a run is over: where its chains end."""
+    ends = {of: list(ended[of].get(client) or ()) for of in ("clients", "charges")}
+    return chain.digest({**run, "client": client, "over": ends})
+
+
+def _unsigned_end(run: Mapping[str, str], ended: Mapping[str, Any], keys: Mapping[str, str]) -> list[str]:
+    signatures = ended.get("signatures") or {}
+    return [
+        f"manifest.json: the end of the ledger is not signed by {client}: lines may have been removed"
+        for client, public in keys.items()
+        if not signed(public, end_of(run, client, ended), signatures.get(client))
+    ]
 
 
 def cost_of(entry: Mapping[str, Any]) -> Cost | None:
     """Return what an entry cost, or None for a release without noise."""
-    paid = entry.get("cost")
-    if not paid:
-        return None
-    try:
-        return Cost(**{**paid, "mechanism": Mechanism(paid["mechanism"]), "unit": Unit(paid["unit"])})
-    except (TypeError, KeyError, ValueError) as error:
-        raise CofactorError(f"{FILE}: expected the cost of a release, found {paid!r} ({error}).") from error
+    return cost_from(entry["cost"], FILE) if entry.get("cost") else None
 
 
-def spent(lines: Sequence[Line], delta: float) -> Spend | None:
-    """Return what the releases cost together, or None where one had no noise.
-
-    Every unit is at one client, so an array that all clients send in a round is paid for once: at the highest price.
-    """
-    costs: dict[tuple[int, str, int], Cost] = {}
-    for _, own in _by_client(lines):
-        times: Counter[tuple[int, str]] = Counter()
-        for line in own:
-            cost, what = cost_of(line.entry), (line.entry["round"], line.entry["array"])
-            if cost is None:
-                return None
-            key = (*what, times[what])
-            times[what] += 1
-            costs[key] = min(costs.get(key, cost), cost, key=lambda c: c.multiplier)
-    return spend(costs.values(), delta) if costs else None
+def charged(lines: Sequence[Line]) -> list[dict[str, Cost]]:
+    """Return what was charged, by round. Every unit is at one client, so that a round is paid for once, not by each."""
+    found: dict[int, dict[str, Cost]] = {}
+    for line in lines:
+        costs = costs_from(line.entry.get("costs"), f"{CHARGES}, line {line.number}")
+        if found.setdefault(line.entry["round"], costs) != costs:
+            raise DamagedLedgerError(
+                f"{CHARGES}, line {line.number}: round {line.entry['round']} was charged at two prices"
+            )
+    if sorted(found) != list(range(len(found))):
+        raise DamagedLedgerError(f"{CHARGES}: expected the rounds from 0 on, found {sorted(found)[:5]}.")
+    return [found[t] for t in range(len(found))]

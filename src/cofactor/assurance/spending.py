@@ -1,4 +1,4 @@
-"""What a run has spent, as its ledger says."""
+"""What a run has spent: what was charged before its rounds, whether or not all of it was released."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cofactor.assurance import ledger
-from cofactor.assurance.ledger import Line
-from cofactor.privacy.accountant import Spend
+from cofactor.privacy.accountant import Spend, spend
+from cofactor.privacy.charges import Costs
 from cofactor.records import PrivacyRecord
 
 NONE = "no finite epsilon: releases without noise"
@@ -16,7 +15,7 @@ NONE = "no finite epsilon: releases without noise"
 
 @dataclass(frozen=True)
 class Spending:
-    """What all releases in a ledger cost, in how many rounds, and of what budget (None: there was none)."""
+    """What a run costs so far, in how many rounds, and of what budget (None: there was none)."""
 
     rounds: int
     spent: PrivacyRecord
@@ -30,12 +29,11 @@ def record(spend: Spend) -> PrivacyRecord:
     return PrivacyRecord(spend.private, epsilon, spend.delta, *about)
 
 
-def spending(lines: Sequence[Line], budget: PrivacyRecord | None) -> Spending:
-    """Return what the lines of a ledger cost together."""
-    rounds = len({line.entry["round"] for line in lines if line.entry})
-    spent = ledger.spent(lines, budget.delta) if budget and budget.delta else None
-    if spent is not None:
-        return Spending(rounds, record(spent), budget)
-    if budget and not lines:
+def spending(charged: Sequence[Costs], budget: PrivacyRecord | None, rounds: int = 0) -> Spending:
+    """Return what the charges of a private run cost together; ``rounds`` are those of a run without a budget."""
+    if budget is None or not budget.delta:
+        return Spending(rounds, PrivacyRecord(False, text=NONE), budget)
+    if not charged:
         return Spending(0, replace(budget, epsilon=0.0, text="nothing yet"), budget)
-    return Spending(rounds, PrivacyRecord(False, text=NONE), budget)
+    costs = [cost for paid in charged for cost in paid.values()]
+    return Spending(len(charged), record(spend(costs, budget.delta)), budget)

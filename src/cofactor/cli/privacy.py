@@ -13,8 +13,9 @@ from rich.table import Table
 
 from cofactor.cli.options import Json, RunPath, pair
 
+LedgerPath = Annotated[Path, typer.Argument(help="A run folder, or a ledger over runs.")]
 privacy = typer.Typer(help="What a budget buys, and what a run has spent.", no_args_is_help=True)
-ledger = typer.Typer(help="What left each client.", no_args_is_help=True)
+ledger = typer.Typer(help="What left each client, and what all runs on the same data cost.", no_args_is_help=True)
 
 
 @privacy.command()
@@ -71,15 +72,16 @@ def plan(
 
 
 @privacy.command()
-def spend(run: RunPath, json: Json = False) -> None:
-    """Say what a run has spent so far, from its ledger, and of what budget.
+def spend(run: LedgerPath, json: Json = False) -> None:
+    """Say what a run, or all runs of a ledger, have spent, and of what budget; a ledger that does not hold is refused.
 
     Example: cofactor privacy spend run
-    """
-    from cofactor.jobs.folder import RunFolder
-    from cofactor.jobs.inspect import spent
 
-    found = spent(RunFolder.open(run))
+    Example: cofactor privacy spend site.jsonl
+    """
+    from cofactor.jobs.inspect import spent_of
+
+    found = spent_of(run)
     if json:
         budget = vars(found.budget) if found.budget else None
         print(jsonlib.dumps({"rounds": found.rounds, **vars(found.spent), "budget": budget}, indent=1))
@@ -93,18 +95,43 @@ def spend(run: RunPath, json: Json = False) -> None:
 
 
 @ledger.command()
+def new(
+    path: Annotated[Path, typer.Argument(help="The ledger to begin, as site.jsonl; its key is made beside it.")],
+    epsilon: Annotated[float, typer.Option(help="The total of all runs on the same data.")],
+    delta: Annotated[float, typer.Option(help="Below 1 / number of units.")],
+    unit: Annotated[str, typer.Option(help="Whose presence is hidden: record or client.")] = "record",
+) -> None:
+    """Begin a ledger over runs: what all runs on the same data together may cost.
+
+    Example: cofactor ledger new site.jsonl --epsilon 4 --delta 1e-6
+    """
+    from cofactor.assurance.forecast import check_unit
+    from cofactor.privacy import account
+
+    made = account.new(path, epsilon=epsilon, delta=delta, unit=check_unit(unit))
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{path}: a ledger of epsilon = {epsilon:g} at delta = {delta:g} (unit: {unit}) for all runs with it")
+    console.print(f"{made.key_file}: its key. Keep both, and a copy elsewhere; only you should be able to read the key")
+
+
+@ledger.command()
 def show(
-    run: RunPath,
+    run: LedgerPath,
     client: Annotated[str | None, typer.Option(help="One client only.")] = None,
     json: Json = False,
 ) -> None:
-    """Show every array that left the clients: round, shape, type, bytes, bound, noise, cost.
+    """Show every array that left the clients: round, shape, type, bytes, bound, noise; or all charges of a ledger.
 
     Example: cofactor ledger show run --client a
+
+    Example: cofactor ledger show site.jsonl
     """
     from cofactor.assurance import ledger as ledgers
     from cofactor.jobs.folder import RunFolder
 
+    if run.is_file():
+        _show_account(run, as_json=json)
+        return
     lines = [line.entry for line in ledgers.read(RunFolder.open(run).path / ledgers.FILE) if line.entry]
     names = list(dict.fromkeys(entry["client"] for entry in lines))
     if client is not None and client not in names:
@@ -140,28 +167,75 @@ def _cell(value: Any) -> str:
     return "-" if value is None else str(value)
 
 
+def _show_account(path: Path, *, as_json: bool) -> None:
+    """Print the rounds of all runs, as the file says, whole or not."""
+    from cofactor.privacy import account
+
+    found = account.read(path).entries
+    if as_json:
+        print(jsonlib.dumps(found, indent=1))
+        return
+    table = Table(box=SIMPLE_HEAD)
+    for column in ("run", "round", "charged", "array", "mechanism", "multiplier"):
+        table.add_column(column, justify="right" if column in ("round", "multiplier") else "left")
+    for entry in found[1:]:
+        for array, cost in dict(entry.get("costs") or {}).items():
+            where = str(entry.get("run"))[:8], _cell(entry.get("round")), _cell(entry.get("charged"))
+            table.add_row(*where, array, _cell(cost.get("mechanism")), _cell(cost.get("multiplier")))
+    Console().print(table)
+
+
 @ledger.command()
-def verify(run: RunPath, json: Json = False) -> None:
-    """Check that no line of the ledger was changed, removed, moved or added; exit code 1 if one was.
+def verify(run: LedgerPath, json: Json = False) -> None:
+    """Check that no line was changed, removed, moved or added, and who signed it; exit code 1 if one was.
+
+    What this cannot see: a run that is not over, or a ledger over runs, put back to an older copy of all its files.
 
     Example: cofactor ledger verify run
+
+    Example: cofactor ledger verify site.jsonl
     """
     from cofactor.jobs.folder import RunFolder
 
+    if run.is_file():
+        _verify_account(run, as_json=json)
     found = RunFolder.open(run).verify()
     if json:
-        chains = [c._asdict() for c in found.chains]
-        print(jsonlib.dumps({"ok": found.ok, "faults": found.all_faults(), "clients": chains}, indent=1))
+        chains = [{**c._asdict(), "key": found.keys.get(c.client)} for c in found.chains]
+        more = {"charges": [c._asdict() for c in found.charges], "own_keys": found.own, "sealed": found.sealed}
+        print(jsonlib.dumps({"ok": found.ok, "faults": found.all_faults(), "clients": chains, **more}, indent=1))
         raise typer.Exit(0 if found.ok else 1)
     console = Console(soft_wrap=True, highlight=False)
     for c in found.chains:
-        console.print(f"{c.client}: {c.entries} entries, last hash {c.last or '-'}")
+        key = f", key {found.keys[c.client][:16]}..." if c.client in found.keys else ""
+        console.print(f"{c.client}: {c.entries} entries, last hash {c.last or '-'}{key}")
     for fault in found.all_faults():
-        console.print(f"BROKEN {fault}", style="red")
+        console.print(f"BROKEN {fault}", style="red", markup=False)
     if found.ok:
         end = "" if found.sealed else "; the run is not over, so a missing end would not show"
-        console.print(f"ok: {sum(c.entries for c in found.chains)} entries of {len(found.chains)} chains{end}")
+        paid = f", {sum(c.entries for c in found.charges)} charges" if found.keys else ""
+        console.print(f"ok: {sum(c.entries for c in found.chains)} entries of {len(found.chains)} chains{paid}{end}")
+        if found.keys and len(found.own) < len(found.keys):
+            console.print("Keys are those of the manifest; not all clients' own are here to compare.")
     raise typer.Exit(0 if found.ok else 1)
+
+
+def _verify_account(path: Path, *, as_json: bool) -> None:
+    """Check a ledger over runs."""
+    from cofactor.privacy import account
+
+    found = account.read(path)
+    faults = found.faults()
+    if as_json:
+        print(jsonlib.dumps({"ok": not faults, "faults": faults, "entries": len(found.entries), "key": found.public}))
+    else:
+        console = Console(soft_wrap=True, highlight=False)
+        for fault in faults:
+            console.print(f"BROKEN {fault}", style="red", markup=False)
+        if not faults:
+            compared = "" if found.key_file.exists() else "; its key is not here to compare"
+            console.print(f"ok: {len(found.entries)} lines, key {found.public[:16]}...{compared}")
+    raise typer.Exit(1 if faults else 0)
 
 
 def audit(

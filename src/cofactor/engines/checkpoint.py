@@ -30,12 +30,19 @@ class State:
 class Checkpoint:
     """What :func:`cofactor.run` writes after every ``every`` rounds and, if it is there, starts from.
 
+    A private run writes it after every round, whatever ``every`` is, and what it charges before every round.
+
     One process writes one file. Several write one each, ``checkpoint.0-of-4.npz``, and keep the one before it: they may
     be killed when some have written a round and others have not, and go on after the last round that all of them hold.
     """
 
     path: Path
     every: int = 1
+
+    @property
+    def charges(self) -> Path:
+        """Where a private run from Python writes what it is charged."""
+        return self.path.with_name(f"{self.path.stem}.charges.jsonl")
 
     def due(self, t: int) -> bool:
         """Whether round t ends with a checkpoint."""

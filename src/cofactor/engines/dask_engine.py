@@ -15,6 +15,7 @@ from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Callback, Finished, Rebuilt, Streamed, Watch, Work
 from cofactor.engines.dask_hosts import Hosts, is_lazy
 from cofactor.engines.history import Round, adds_up
+from cofactor.engines.paying import check_repeat
 from cofactor.engines.session import stepped
 from cofactor.engines.team import Team
 from cofactor.kinds import Checked
@@ -34,7 +35,8 @@ class Dask:
     The codes of :func:`cofactor.run` are there if all workers are on this machine.
 
     A worker may be lost in mid-run: its clients are rebuilt on another one and take their steps again, and the round is
-    repeated (:class:`~cofactor.engines.dask_hosts.Hosts`). In a stream they are given up instead, like clients that are
+    repeated (:class:`~cofactor.engines.dask_hosts.Hosts`); a private run ends instead, as a message that may have been
+    seen is not sent again with other noise. In a stream they are given up instead, like clients that are
     late. ``timeout`` is how many seconds to wait for the scheduler, and for a worker when there is none.
     """
 
@@ -133,11 +135,13 @@ class DaskSession:
 
     def round(self, shared: Shared, t: int, participants: Array) -> list[Answer]:
         """Let the participants step; return their messages, or one total. Repeat it where clients were lost."""
+        if self.method.traits.allowance is not None:  # whoever was lost before the round may be rebuilt, and step once
+            self._surely(lambda: self.everywhere(worker.present))
         self._remember(shared, t, participants)
         if self.method.traits.additive or adds_up(self.method.traits, t):
             order = self.hosts.order(stepped, (shared, t, participants), worker.summed)
-            return [Answer(participants, self._surely(lambda: self.hosts.total(order)))]
-        found = self._surely(lambda: self.step(shared, t, participants, worker.whole))
+            return [Answer(participants, self._surely(lambda: self.hosts.total(order), t))]
+        found = self._surely(lambda: self.step(shared, t, participants, worker.whole), t)
         return [answer for part in found for answer in part]
 
     def stream(self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]) -> Streamed:
@@ -191,13 +195,14 @@ class DaskSession:
         traits = self.method.traits
         self.hosts.remember(shared, t, participants, anew=t in traits.stages and not traits.own)
 
-    def _surely(self, work: Callable[[], Any]) -> Any:
-        """Repeat the work until no client is lost meanwhile."""
+    def _surely(self, work: Callable[[], Any], t: int | None = None) -> Any:
+        """Repeat the work until no client is lost meanwhile; what releases round t of a private run is not repeated."""
         while True:
             try:
                 return work()
             except Rebuilt:
-                continue
+                if t is not None:
+                    check_repeat(self.method, t)
 
 
 class _Driver(worker.Place):

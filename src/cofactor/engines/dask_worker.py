@@ -169,6 +169,10 @@ def silent(host: Host, answers: list[Answer]) -> None:
     """Host: return nothing of them."""
 
 
+def present(host: Host) -> None:
+    """Host: be there."""
+
+
 def finish(host: Host, factor: Array, work: Sequence[Work], machine: str) -> Finished:
     """Host: finish; codes leave only for a driver on the same machine."""
     done = host.finish(factor, work)

@@ -126,6 +126,10 @@ class Host:
         self._each(finish, self.units)
         return Finished(codes, findings if work else [])
 
+    def data(self) -> list[Data]:
+        """Return the data of every unit."""
+        return [unit.data for unit in self.units]
+
     def states(self) -> list[Local]:
         """Return the state of every unit; units are the same in every run of this method over these data.
 

@@ -20,6 +20,7 @@ from cofactor.engines.over import Over, moved
 from cofactor.method import SERVER, Method
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.accountant import Cost, Ledger
+from cofactor.privacy.charges import Charges
 from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared
 
 
@@ -61,6 +62,7 @@ def run(
     checkpoint: Checkpoint | None = None,
     watch: Watch | None = None,
     begun: Callable[[int], Any] | None = None,
+    charges: Charges | None = None,
     work: Sequence[Work] = (),
     **how: Any,
 ) -> Run:
@@ -69,8 +71,9 @@ def run(
     How it goes is said by a :class:`~cofactor.plan.Plan`, or by its fields as keywords: ``rounds``, ``participation``,
     ``stop``, ``seed``, ``secure``. ``start`` is a public factor to begin at. With a ``checkpoint`` the run goes on
     after the last round that it holds, to the same result bit for bit; ``begun`` is told how many rounds that were.
-    ``watch`` sees every message, before anything is done with it. ``work`` (one for each client) is done by the clients
-    in the end, where they are.
+    ``watch`` sees every message, before anything is done with it. What a private run may release in a round is written
+    down before it begins: into ``charges``, or beside the checkpoint. ``work`` (one for each client) is done by the
+    clients in the end, where they are.
 
     >>> import numpy as np
     >>> from cofactor.methods import catalog
@@ -86,15 +89,18 @@ def run(
         stream.check(method, plan)
     method, limit = plan.form(method)
     draw = _drawing(plan, Xs)
-    with engine.open(method, Xs, plan) as session:
+    with (
+        engine.open(method, Xs, plan) as session,
+        paying.opened(method, session, engine.team, checkpoint, charges) as till,
+    ):
         _check_start(start, method, session.n_features)
         paying.check_noise(method, masks=session.masks)
         if plan.stream is not None:
             return _streamed(session, plan, plan.stream, start, watch=watch, callbacks=callbacks, work=work)
         shared, history = _begin(method, session, plan.seed, start, checkpoint)
+        ledger = till.begin(plan, len(history), limit)
         if begun:
             begun(len(history))
-        ledger = paying.open_ledger(method, plan, len(history), session.n_clients)
         over = Over(method, plan, session.n_clients)
         for line in history:
             over.heard(line.round, draw(session.n_clients, line.round)[0])
@@ -103,15 +109,14 @@ def run(
             if over(history):
                 break
             drawn = draw(session.n_clients, t)
-            costs = paying.costs_of(method, t)
-            ledger = ledger.charge(*costs.values()) if ledger is not None and costs is not None else None
+            ledger, costs = till.charge(ledger, t, drawn[0])
             shared, line, who = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
             over.heard(t, who)
             if method.rounds is None:
                 before, factor = factor, method.factor(shared)
                 line = line._replace(moved=moved(before, factor))
             history.append(line if ledger is None else line._replace(epsilon=ledger.spent))
-            if checkpoint and checkpoint.due(t):
+            if checkpoint and (checkpoint.due(t) or ledger is not None):
                 session.save(checkpoint, shared, history)
             if any([callback(history[-1], shared) for callback in callbacks]):
                 break

@@ -1,24 +1,30 @@
-"""A private run pays: its whole allowance is checked before it starts, and every round is charged before it begins."""
+"""A private run pays: its whole allowance is checked before it starts, and every round is charged before it begins.
+
+What is charged is on disk before anything can leave. Beside a checkpoint (or in a run folder) lies what this run has
+charged: a round that is charged, and whose result the checkpoint does not hold, may have been released, and is never
+repeated. A ledger over runs (``Privacy(ledger=...)``) is held alone for the whole run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
+from cofactor.engines.checkpoint import Checkpoint
+from cofactor.engines.contract import Rebuilt, Session
+from cofactor.engines.host import Host
+from cofactor.engines.team import Team
+from cofactor.files import held
 from cofactor.method import Method
 from cofactor.plan import Plan
-from cofactor.privacy.accountant import Cost, Ledger
-from cofactor.privacy.errors import PrivacyError
-from cofactor.types import ClientError, Message, Shared
-
-
-def open_ledger(method: Method, plan: Plan, done: int, n_clients: int) -> Ledger | None:
-    """Refuse a run that costs more than its budget before anything is released; return what is paid so far."""
-    allowance = method.traits.allowance
-    if allowance is None:
-        return None
-    plan.check_budget(method, n_clients)
-    return allowance.ledger(done)
+from cofactor.privacy import account
+from cofactor.privacy.accountant import Cost, Ledger, spend
+from cofactor.privacy.charges import Beside, Charges, Costs, same
+from cofactor.privacy.errors import LedgerError, PrivacyError, ReleasedError
+from cofactor.types import Array, ClientError, Message, Shared
 
 
 def check_noise(method: Method, *, masks: bool) -> None:
@@ -36,10 +42,14 @@ def remark_of(method: Any, shared: Shared) -> str:
     return method.remark(shared)
 
 
-def costs_of(method: Method, t: int) -> dict[str, Cost] | None:
-    """Return the price of every array of round t; None where nothing is private."""
-    allowance = method.traits.allowance
-    return None if allowance is None else allowance.costs(t)
+def check_repeat(method: Method, t: int) -> None:
+    """Refuse to repeat a private round in which clients were lost: their messages may have been seen."""
+    if method.traits.allowance is not None:
+        raise ReleasedError(
+            f"round {t}: clients were lost in a round of a private run. What they sent may have been seen, and sent "
+            "again it would have fresh noise: that costs once more. The round is charged, and this run cannot go on; "
+            "start a new one with a budget of its own."
+        )
 
 
 def check_paid(message: Message, declared: Mapping[str, Cost], *, client: int, t: int) -> None:
@@ -47,3 +57,136 @@ def check_paid(message: Message, declared: Mapping[str, Cost], *, client: int, t
     paid = {name: release.cost for name, release in message.cost.items()}
     if paid != declared:
         raise ClientError(f"client {client}, round {t}: expected the costs {declared}, found {paid}.")
+
+
+@contextmanager
+def opened(
+    method: Method, session: Session, team: Team, checkpoint: Checkpoint | None, charges: Charges | None
+) -> Iterator[Till]:
+    """Hold everything that a private run is charged in, until it is over; without privacy there is nothing to hold."""
+    allowance = method.traits.allowance
+    till = Till(allowance, session, team, charges)
+    with ExitStack() as stack:
+        if allowance is not None:
+            if charges is None and checkpoint is not None:
+                team.alone("the charges", lambda: till.hold_charges(stack, checkpoint))
+                till.charges = Together(till.beside, team)
+            if allowance.privacy.ledger is not None:
+                team.alone("the ledger", lambda: till.hold_account(stack, Path(allowance.privacy.ledger)))
+        yield till
+
+
+class Together:
+    """The charges that process 0 writes, for all processes of a run."""
+
+    def __init__(self, beside: Beside | None, team: Team) -> None:
+        self.beside, self.team = beside, team
+        self.run: str = team.alone("the charges", lambda: beside and beside.run) or ""
+
+    def charged(self) -> list[Costs]:
+        """Return what was charged, by round."""
+        return self.team.alone("the charges", lambda: self.beside.charged() if self.beside else [])
+
+    def charge(self, t: int, costs: Costs, participants: Array) -> None:
+        """Write down the price of round t; all processes wait."""
+        with self.team.guard("the charges"):
+            if self.beside is not None:
+                self.beside.charge(t, costs, participants)
+        self.team.exchange("the charges")
+
+
+class Till:
+    """Where a run pays. Only process 0 has the files; all processes wait for it."""
+
+    beside: Beside | None = None
+    account: account.Account | None = None
+    data = ""
+
+    def __init__(self, allowance: Any, session: Session, team: Team, charges: Charges | None) -> None:
+        self.allowance, self.session, self.team, self.charges = allowance, session, team, charges
+        self.run = uuid.uuid4().hex
+
+    def hold_charges(self, stack: ExitStack, checkpoint: Checkpoint) -> None:
+        """Process 0: hold what lies beside the checkpoint."""
+        path = checkpoint.charges
+        stack.enter_context(held(path.with_name(f"{path.name}.lock"), f"the checkpoint {checkpoint.path}"))
+        self.beside = Beside(path)
+
+    def hold_account(self, stack: ExitStack, path: Path) -> None:
+        """Process 0: hold the ledger over runs."""
+        self.account = stack.enter_context(account.opened(path))
+
+    def begin(self, plan: Plan, done: int, limit: int) -> Ledger | None:
+        """Refuse, before anything is released, what costs more than its budget or than the total of its data allows,
+        and to repeat a round that may have been released; return what is paid so far.
+        """
+        if self.allowance is None:
+            return None
+        plan.check_budget(self.session.method, self.session.n_clients)
+        costs = [self.allowance.costs(t) for t in range(limit)]
+        if self.charges is not None:
+            self._check_charged(self.charges.charged(), done, costs)
+            self.run = self.charges.run
+        if self.allowance.privacy.ledger is not None:
+            secret = self.team.alone(
+                "the ledger", lambda: self.account and self.account.key and self.account.key.secret
+            )
+            assert secret
+            self.data = account.tag(self._fingerprints(secret), self.session.n_features, secret)
+            with self.team.guard("the ledger"):
+                if self.account is not None:
+                    self.account.check(self.run, self.data, dict(enumerate(costs[done:], done)))
+            self.team.exchange("the ledger")
+        paid: Ledger = self.allowance.ledger(done)
+        return paid
+
+    def _check_charged(self, charged: list[Costs], done: int, costs: list[Costs]) -> None:
+        if len(charged) < done:
+            raise LedgerError(
+                f"the checkpoint holds the results of {done} rounds, and {len(charged)} are charged: the charges were "
+                "cut off, or are of another run, so that what was spent is not known. Start a new run, with another "
+                "checkpoint."
+            )
+        if not same(charged[:done], costs[:done]):
+            raise LedgerError(
+                f"the {done} rounds that the checkpoint holds were released with other noise than is asked for now. Go "
+                "on with the privacy, the method and the rounds that the run began with, or start a new one with "
+                "another checkpoint."
+            )
+        if len(charged) > done:
+            spent = spend((cost for paid in charged for cost in paid.values()), self.allowance.privacy.delta)
+            raise ReleasedError(
+                f"expected the results of {len(charged)} rounds, as many as are charged; the checkpoint holds {done}. "
+                f"The run was cut off in round {done}, which may have been released: it is charged, and the run has "
+                f"spent {spent}. A second release with fresh noise would cost that round again, so that this run "
+                "cannot go on. Start a new run with a budget of its own; what this one has spent stays spent."
+            )
+
+    def _fingerprints(self, secret: bytes) -> list[int]:
+        while True:
+            try:
+                return [int(part, 16) for part in self.session.everywhere(fingerprint, secret)]
+            except Rebuilt:
+                continue
+
+    def charge(
+        self, ledger: Ledger | None, t: int, participants: Array
+    ) -> tuple[Ledger | None, dict[str, Cost] | None]:
+        """Write down what round t may release; nothing leaves before that is on disk. Return what is paid, and for."""
+        if ledger is None:
+            return None, None
+        costs: dict[str, Cost] = self.allowance.costs(t)
+        ledger = ledger.charge(*costs.values())
+        if self.allowance.privacy.ledger is not None:
+            with self.team.guard("the ledger"):
+                if self.account is not None:
+                    self.account.charge(self.run, t, self.data, costs)
+            self.team.exchange("the ledger")
+        if self.charges is not None:
+            self.charges.charge(t, costs, participants)
+        return ledger, costs
+
+
+def fingerprint(host: Host, secret: bytes) -> str:
+    """Host: return the fingerprint of all rows here; without the secret it says nothing of them."""
+    return f"{sum(account.fingerprint(X, secret) for X in host.data()):x}"

@@ -15,6 +15,7 @@ from cofactor.engines.contract import Answer, Callback, Engine, Finished, Rebuil
 from cofactor.engines.history import Round
 from cofactor.engines.host import Host
 from cofactor.engines.inline import Inline
+from cofactor.engines.paying import check_repeat
 from cofactor.engines.stream import NO_BUFFER
 from cofactor.engines.team import Team
 from cofactor.method import Method
@@ -98,9 +99,13 @@ class SecureSession:
         while True:
             try:
                 self.registry = self.registry or _merged(self.session.everywhere(new_keys, self.keys))
+            except Rebuilt:
+                continue
+            try:
                 return [self._added_up(shared, t, participants)]
             except Rebuilt:
                 self.registry = {}
+                check_repeat(self.method, t)
 
     def _added_up(self, shared: Shared, t: int, participants: Array) -> Answer:
         from cofactor.privacy.secure_sum.protocol import add_messages

@@ -23,8 +23,8 @@ from cofactor.engines.flare_member import Desk, Member, told
 from cofactor.federation.features import DTYPES, Said, hashes
 from cofactor.federation.policy import Policy
 from cofactor.federation.terms import RunTerms
+from cofactor.jobs.client_folder import ClientFolder
 from cofactor.jobs.conclude import Conclude
-from cofactor.jobs.folder import ClientFolder
 from cofactor.jobs.judge import LOCAL_CELLS
 from cofactor.jobs.reading import sha256
 from cofactor.local.columns import SomeColumns

@@ -20,7 +20,7 @@ from cofactor.federation.features import Common, Said, common
 from cofactor.federation.terms import RunTerms
 from cofactor.jobs.conclude import Finding
 from cofactor.jobs.folder import RunFolder
-from cofactor.jobs.job import Job, carry
+from cofactor.jobs.job import Job, carry, keys_of
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import Inputs
 from cofactor.local.columns import groups
@@ -156,7 +156,8 @@ def _folder(out: Path, job: Job, said: dict[int, Said]) -> RunFolder:
         return folder
     total = record(job.method.traits.allowance.total()) if job.private else None
     lines = [Input(name, "", said[j].features, None, said[j].rows) for j, name in enumerate(job.names)]
-    return RunFolder.create(out, job.config, lines, privacy=total)
+    keys = {name: key.public for name, key in keys_of(job, folder).items()}  # the server signs what it has received
+    return RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None)
 
 
 class _Reading:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cofactor import ratings
 from cofactor.engines.contract import Client
-from cofactor.jobs.folder import ClientFolder
+from cofactor.jobs.client_folder import ClientFolder
 from cofactor.kinds.kind import Kind
 from cofactor.local.apart import own_part
 from cofactor.method import rng

@@ -116,7 +116,7 @@ class Config(Settings):
     @property
     def privacy(self) -> Privacy | None:
         """What the whole run may cost, or None; half a budget and words without one are refused."""
-        words = ("delta", "unit", "clip", "rows", "curious", "insecure_noise_seed")
+        words = ("delta", "unit", "clip", "rows", "curious", "insecure_noise_seed", "ledger")
         given = [n for n in words if getattr(self, n) is not None]
         if self.epsilon is None:
             if given:
@@ -128,7 +128,9 @@ class Config(Settings):
             raise ParameterError("delta: expected a number below 1/n to go with epsilon, such as 1e-6. Found none.")
         unit: Any = self.unit or "record"
         curious = {} if self.curious is None else {"curious": self.curious}
-        return Privacy(self.epsilon, self.delta, unit, self.clip, self.insecure_noise_seed, **curious)
+        return Privacy(
+            self.epsilon, self.delta, unit, self.clip, self.insecure_noise_seed, ledger=self.ledger, **curious
+        )
 
     @property
     def method_options(self) -> dict[str, Any]:
@@ -187,7 +189,8 @@ class Config(Settings):
     def absolute(self) -> Config:
         """Return the same configuration with absolute paths, so that it can be run from anywhere."""
         keys = None if self.keys is None else str(Path(self.keys).resolve())
-        return replace(self, inputs=[str(Path(p).resolve()) for p in self.inputs], keys=keys)
+        ledger = None if self.ledger is None else str(Path(self.ledger).resolve())
+        return replace(self, inputs=[str(Path(p).resolve()) for p in self.inputs], keys=keys, ledger=ledger)
 
 
 def read(path: Path) -> Config:
@@ -204,7 +207,8 @@ def read(path: Path) -> Config:
             raise CofactorError(f"{path}: {unknown('key', key, known)}")
     config = records.decode(Config, values, str(path))
     keys = None if config.keys is None else str(path.parent / config.keys)
-    return replace(config, inputs=[str(path.parent / p) for p in config.inputs], keys=keys)
+    ledger = None if config.ledger is None else str(path.parent / config.ledger)
+    return replace(config, inputs=[str(path.parent / p) for p in config.inputs], keys=keys, ledger=ledger)
 
 
 def to_toml(config: Config) -> str:

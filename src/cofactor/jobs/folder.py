@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, BinaryIO
-from urllib.parse import quote
+from typing import Any
 
 import numpy as np
 
 from cofactor import records
 from cofactor.assurance import ledger
+from cofactor.assurance.writing import Signed, Writer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import Round
-from cofactor.files import atomic
+from cofactor.files import held
 from cofactor.jobs import config as configs
+from cofactor.jobs.client_folder import KEY, ClientFolder, as_json, file_name, write
 from cofactor.jobs.config import Config
+from cofactor.privacy.book import Book
+from cofactor.privacy.charges import Costs
 from cofactor.records import Evaluation, Input, Line, Manifest, PrivacyRecord
 from cofactor.types import Array, CofactorError
 
@@ -36,17 +39,20 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path, config: Config, inputs: Sequence[Input], *, privacy: PrivacyRecord | None = None
+        cls,
+        path: Path,
+        config: Config,
+        inputs: Sequence[Input],
+        *,
+        privacy: PrivacyRecord | None = None,
+        keys: dict[str, str] | None = None,
     ) -> RunFolder:
         """Make the folder with its manifest and configuration; an existing run is never written over.
 
-        ``privacy`` is what a private run will cost in all; rows and hashes of its data stay with the clients.
+        ``privacy`` is what a private run will cost in all, ``keys`` the public keys of its clients; rows and hashes of
+        its data stay with the clients.
         """
-        folder = cls(path)
-        if folder.manifest_file.exists():
-            raise CofactorError(f"{path}: already holds a run; choose another --out, or `cofactor resume {path}`.")
-        if path.exists() and not path.is_dir():
-            raise CofactorError(f"{path}: expected a folder to write to, found a file.")
+        folder = cls.free(path)
         path.mkdir(parents=True, exist_ok=True)
         folder.write_text("run.toml", configs.to_toml(config))
         told = [replace(line, rows=None, sha256=None) for line in inputs] if privacy else list(inputs)
@@ -61,9 +67,30 @@ class RunFolder:
             versions={"python": platform.python_version(), **{p: metadata.version(p) for p in PACKAGES}},
             inputs=told,
             privacy=privacy,
+            keys=keys,
         )
+        if keys:
+            for name in (ledger.FILE, ledger.CHARGES):
+                Book(path / name).add([], {})
         folder.write_json("manifest.json", _without_none(asdict(manifest)))
         return folder
+
+    @classmethod
+    def free(cls, path: Path) -> RunFolder:
+        """Refuse a place where a run, or a file, is already."""
+        folder = cls(path)
+        if folder.manifest_file.exists():
+            raise CofactorError(f"{path}: already holds a run; choose another --out, or `cofactor resume {path}`.")
+        if path.exists() and not path.is_dir():
+            raise CofactorError(f"{path}: expected a folder to write to, found a file.")
+        return folder
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder alone, by a lock beside it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with held(self.path.with_name(f"{self.path.name}.lock"), f"the run {self.path}"):
+            yield
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -115,20 +142,18 @@ class RunFolder:
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a record as JSON; NaN becomes null."""
-        self.write_text(name, _json(value, indent=1))
+        self.write_text(name, as_json(value, indent=1))
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file."""
-        _write(self.path / name, lambda file: file.write(text.encode()))
+        write(self.path / name, lambda file: file.write(text.encode()))
 
     def rewind(self, rounds: int, *, private: bool = False) -> None:
         """Forget what history and ledger say about rounds that the checkpoint does not hold.
 
-        A private release cannot be forgotten: where the ledger holds one of a later round, this refuses to go on.
+        The ledger of a private run forgets nothing.
         """
-        if private:
-            ledger.unreleased(self.ledger_file, rounds)
-        for name in ("history.jsonl", ledger.FILE):
+        for name in ("history.jsonl",) if private else ("history.jsonl", ledger.FILE):
             file = self.path / name
             lines = file.read_text().splitlines() if file.exists() else []
             kept = [line for line in lines if _is_before(line, rounds)]
@@ -136,37 +161,67 @@ class RunFolder:
 
     def withdraw(self) -> None:
         """Take back a run in which nothing has left a client, such as one whose engine cannot be reached."""
-        if self.ledger_file.exists() and self.ledger_file.read_bytes():
+        books = [Book(self.path / name) for name in (ledger.FILE, ledger.CHARGES)]
+        if any(book.text() for book in books):
             return
-        own = [self.path / name for name in ("manifest.json", "run.toml", "history.jsonl", ledger.FILE)]
-        for file in (*own, *self.path.glob("clients/*/input.json")):
+        own = [self.path / name for name in ("manifest.json", "run.toml", "history.jsonl")]
+        own += [file for book in books for file in (book.path, book.seal)]
+        clients = [
+            file
+            for name in ("input.json", KEY, KEY.replace(".key", ".pub"))
+            for file in self.path.glob(f"clients/*/{name}")
+        ]
+        for file in (*own, *clients):
             file.unlink(missing_ok=True)
         for folder in (*self.path.glob("clients/*"), self.path / "clients", self.path):
             with suppress(OSError):  # not empty: somebody else's
                 folder.rmdir()
 
+    def write_history(self, history: Sequence[Round]) -> None:
+        """Write the whole history, those lines too that a crash kept from it."""
+        self.write_text("history.jsonl", "".join(as_json(Line(**line._asdict())) for line in history))
+
     def log_round(self, line: Round) -> None:
         """Add one line to the history."""
         with open(self.path / "history.jsonl", "a") as file:
-            file.write(_json(Line(**line._asdict())))
+            file.write(as_json(Line(**line._asdict())))
 
-    def log_messages(self, names: Sequence[str]) -> ledger.Writer:
+    def log_messages(self, names: Sequence[str]) -> Writer:
         """Return the watcher that writes down what left each client."""
-        return ledger.Writer(self.ledger_file, self.manifest(), names)
+        return Writer(self.ledger_file, self.manifest(), names)
+
+    def books(self) -> dict[str, Signed]:
+        """Return what a private run writes into: its ledger and its charges."""
+        run = ledger.header(self.manifest())
+        return {name: Signed(Book(self.path / name), run) for name in (ledger.FILE, ledger.CHARGES)}
+
+    def charged(self) -> list[Costs]:
+        """Return what was charged in a private run, by round; a ledger that does not hold is refused."""
+        self.verify().require(self.path)
+        return [*ledger.charged(ledger.read(self.path / ledger.CHARGES, ledger.CHARGES))]
 
     def verify(self) -> ledger.Check:
-        """Check the ledger against the manifest and the history."""
+        """Check the ledger against the manifest, the history and the keys of clients that are here."""
         file = self.path / "history.jsonl"
         lines = file.read_text().splitlines() if file.exists() else []
         rounds = [t for t in map(_round, lines) if t is not None]
-        return ledger.verify(self.ledger_file, self.manifest(), rounds)
-
-    def seal(self) -> None:
-        """Keep where every client's chain ends, once the run is over: lines that are missing later will show."""
         manifest = self.manifest()
-        chains = ledger.verify(self.ledger_file, manifest).chains
-        clients = {c.client: [c.entries, c.last] for c in chains}
-        self.write_json("manifest.json", {**manifest, "ledger": {"clients": clients}})
+        here = {name: self.client(name) for name in manifest.get("keys") or {}}
+        own = {name: client.key().public for name, client in here.items() if client.key_file.exists()}
+        return ledger.verify(self.path, manifest, rounds, own)
+
+    def ends(self) -> dict[str, Any]:
+        """Return where every client's chain ends."""
+        ends = {"clients": ledger.ends_of(ledger.read(self.ledger_file))}
+        if self.manifest().get("keys"):
+            ends["charges"] = ledger.ends_of(ledger.read(self.path / ledger.CHARGES, ledger.CHARGES))
+        return ends
+
+    def seal(self, ends: Mapping[str, Any]) -> None:
+        """Keep where every chain ends, once the run is over: lines that are missing later will show."""
+        self.write_json("manifest.json", {**self.manifest(), "ledger": ends})
+        for name in (ledger.FILE, ledger.CHARGES):
+            Book(self.path / name).seal.unlink(missing_ok=True)
 
     def write_factor(
         self,
@@ -182,7 +237,7 @@ class RunFolder:
         arrays = {**(more or {}), "factor": H, "feature_names": np.array(names)}
         if image_shape:
             arrays["image_shape"] = np.array(image_shape)
-        _write(self.path / "factor.npz", lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+        write(self.path / "factor.npz", lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
         head = "\t".join(["feature", *(rows or (f"component{i}" for i in range(len(H))))])
         lines = ("\t".join([name, *(repr(float(v)) for v in column)]) for name, column in zip(names, H.T, strict=True))
         self.write_text("factor.tsv", "\n".join([head, *lines]) + "\n")
@@ -199,60 +254,11 @@ class RunFolder:
 
     def client(self, name: str) -> ClientFolder:
         """Return a client's own folder: what is in it never leaves the client, wherever that works."""
-        return ClientFolder(self.path.resolve() / "clients" / _file_name(name))
+        return ClientFolder(self.path.resolve() / "clients" / file_name(name))
 
     def inputs(self) -> list[Input]:
         """Return the clients' data as they were described; in a private run rows and hashes are the clients' own."""
         return [replace(line, **self.client(line.client).input()) for line in self.manifest_record().inputs]
-
-
-@dataclass(frozen=True)
-class ClientFolder:
-    """What belongs to one client alone: codes, pictures, and of a private run its own errors, rows and hash."""
-
-    path: Path
-
-    def write_json(self, name: str, value: Any) -> None:
-        """Write a record as JSON."""
-        _write(self.path / name, lambda file: file.write(_json(value, indent=1).encode()))
-
-    def write_codes(self, W: Array) -> None:
-        """Write the client's codes."""
-        _write(self.path / "codes.npy", lambda file: np.save(file, W))
-
-    def write_own(self, V: Array) -> None:
-        """Write what the client adds to the factor for itself (k x m)."""
-        _write(self.path / "own.npy", lambda file: np.save(file, V))
-
-    def write_pictures(self, panels: Mapping[str, Array]) -> None:
-        """Write small pictures of the client's data."""
-        _write(self.path / "view.npz", lambda file: np.savez(file, **panels))  # type: ignore[arg-type]
-
-    def input(self) -> dict[str, Any]:
-        """Read rows and hash of a private run's data; nothing where they are in the manifest."""
-        file = self.path / "input.json"
-        return records.read_json(file) if file.exists() else {}
-
-
-def _json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(records.plain(value), indent=indent) + "\n"
-
-
-def _write(path: Path, save: Callable[[BinaryIO], Any]) -> None:
-    """Write a file as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(path) as file:
-        save(file)
-
-
-def _file_name(name: str) -> str:
-    """Return a name for a folder, another one for every client: what file systems may mind is written in percents.
-
-    >>> _file_name("h 1"), _file_name("h_1"), _file_name("A/B"), _file_name("..")
-    ('h%201', 'h_1', 'A%2FB', '%2E%2E')
-    """
-    quoted = quote(name, safe="")
-    return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted
 
 
 def _without_none(manifest: dict[str, Any]) -> dict[str, Any]:

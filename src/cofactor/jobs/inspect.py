@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cofactor.assurance import audits, ledger
 from cofactor.assurance.audits import Audit
-from cofactor.assurance.spending import Spending, spending
+from cofactor.assurance.spending import Spending, record, spending
 from cofactor.jobs.folder import RunFolder
 from cofactor.methods.build import Facts, build
+from cofactor.privacy import account
+from cofactor.privacy.errors import LedgerError
 
 
 def spent(folder: RunFolder) -> Spending:
-    """Return what the releases in a run's ledger cost, and of what budget."""
-    return spending(ledger.read(folder.ledger_file), folder.manifest_record().privacy)
+    """Return what a run has spent, and of what budget; a ledger that does not hold is refused."""
+    budget = folder.manifest_record().privacy
+    if budget is not None:
+        return spending(folder.charged(), budget)
+    folder.verify().require(folder.path)
+    return spending([], None, len({line.entry["round"] for line in ledger.read(folder.ledger_file)}))
+
+
+def spent_of(path: Path) -> Spending:
+    """Return what a run, or all runs of a ledger, have spent; what does not hold is refused."""
+    if not path.is_file():
+        return spent(RunFolder.open(path))
+    found = account.read(path)
+    found.verify()
+    total = replace(found.spent(), epsilon=found.budget.epsilon)
+    return Spending(len(found.charges), record(found.spent()), record(total))
 
 
 def audit(path: Path, *, seed: int = 0) -> list[Audit]:
@@ -34,7 +51,14 @@ def of_folder(folder: RunFolder, method: Any) -> list[Audit]:
         audits.transcript_of(ledger.read(folder.ledger_file), method, features),
     ]
     private = method is not None and method.traits.allowance is not None
-    return [*found, audits.budget(spent(folder))] if private else found
+    return [*found, _budget(folder)] if private else found
+
+
+def _budget(folder: RunFolder) -> Audit:
+    try:
+        return audits.budget(spent(folder))
+    except LedgerError as error:
+        return Audit("budget", ledger.CHARGES, False, str(error))
 
 
 def method_of(folder: RunFolder) -> Any:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cofactor import kinds
-from cofactor.assurance.ledger import Writer
+from cofactor.assurance.ledger import MANY, TOGETHER
 from cofactor.assurance.spending import record
-from cofactor.engines.contract import Answer, Callback, Engine
-from cofactor.engines.history import Round
+from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.loop import Run, run
 from cofactor.engines.secure import Secure
 from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.journal import Journal
 from cofactor.jobs.judge import evaluation, is_small, matches, passport_record, passports
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import Inputs, hashes, read
@@ -28,9 +28,9 @@ from cofactor.local.columns import groups
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
 from cofactor.plan import ROUNDS, Plan
+from cofactor.privacy.signing import Key
 from cofactor.records import Evaluation, Input
-from cofactor.select.passports import LAST_ROUNDS
-from cofactor.types import Array, CofactorError, Shared
+from cofactor.types import Array, CofactorError
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,18 @@ def fit(
 ) -> RunFolder:
     """Read the inputs, run the method, judge the result, and write the run folder."""
     place = Place(config.carrier())
-    with place.guard("the inputs"):
+    with ExitStack() as held, place.guard("the inputs"):
         job = prepare(config.absolute(), place)
         found = hashes(job.config, place)
         lines = place.together("the clients", describe(job, found, rows=not job.private))
-        folder = place.alone("the run folder", lambda: _create(out, job, lines))
+        place.alone("the run folder", lambda: held.enter_context(RunFolder(out).held()))
+        place.alone("the run folder", lambda: RunFolder.free(out))
+        keys = keys_of(job, RunFolder(out))
+        publics = dict(place.together("the keys", [(name, key.public) for name, key in keys.items()]))
         if job.private:  # rows and hashes are the clients' own
             for line in describe(job, found, rows=True):
-                folder.client(line.client).write_json("input.json", {"rows": line.rows, "sha256": line.sha256})
+                RunFolder(out).client(line.client).write_json("input.json", {"rows": line.rows, "sha256": line.sha256})
+        folder = place.alone("the run folder", lambda: _create(out, job, lines, publics))
         announce(job)
         try:
             return carry(job, folder, callbacks)
@@ -92,7 +96,10 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = (), announce: Announce 
         return folder
     config = folder.config()
     place = Place(config.carrier())
-    with place.guard("the inputs"):
+    with ExitStack() as held, place.guard("the inputs"):
+        place.alone("the run folder", lambda: held.enter_context(folder.held()))
+        if place.alone("the run folder", lambda: folder.finished):  # by whoever held it
+            return folder
         job = prepare(config, place)
         before = {line.path: line.sha256 for line in folder.inputs()}
         for path, found in hashes(job.config, place).items():
@@ -147,43 +154,17 @@ def describe(job: Job, found: dict[str, str], *, rows: bool) -> list[Input]:
     ]
 
 
-def _create(out: Path, job: Job, lines: list[Input]) -> RunFolder:
+def keys_of(job: Job, folder: RunFolder) -> dict[str, Key]:
+    """Return the keys with which the clients of this process sign what they send in a private run."""
+    if not job.private:
+        return {}
+    many = job.place.here == 0 and len(job.names) > MANY
+    return {name: folder.client(name).key() for name in [*job.inputs.names, *([TOGETHER] if many else [])]}
+
+
+def _create(out: Path, job: Job, lines: list[Input], keys: dict[str, str]) -> RunFolder:
     total = record(job.method.traits.allowance.total()) if job.private else None
-    return RunFolder.create(out, job.config, lines, privacy=total)
-
-
-@dataclass
-class Journal:
-    """What a run writes down while it goes: its history, and what left the clients, before anything is done with it."""
-
-    job: Job
-    folder: RunFolder
-    callbacks: Sequence[Callback]
-    compares: bool
-    factors: deque[Array] = field(default_factory=lambda: deque(maxlen=LAST_ROUNDS + 1))
-    ledger: Writer | None = None
-
-    def begin(self, done: int) -> None:
-        """Forget rounds that the checkpoint does not hold, and go on with the ledger where it ends."""
-        self.job.place.alone("the run folder", lambda: self.folder.rewind(done, private=self.job.private))
-        if self.job.place.here == 0:
-            self.ledger = self.folder.log_messages(self.job.names)
-
-    def sent(self, t: int, answers: Sequence[Answer]) -> None:
-        """Write the ledger; in rounds all processes wait, since none may go on with, or save, what is not in it."""
-        if self.job.plan.stream is None:
-            self.job.place.alone("the ledger", lambda: self.ledger and self.ledger(t, answers))
-        elif self.ledger is not None:  # only the server, on process 0, watches a stream
-            self.ledger(t, answers)
-
-    def round(self, line: Round, shared: Shared) -> bool:
-        """Remember the factor, and let process 0 write the line and tell others."""
-        if self.compares:
-            self.factors.append(self.job.method.factor(shared))
-        if self.job.place.here > 0:
-            return False
-        self.folder.log_round(line)
-        return any([callback(line, shared) for callback in self.callbacks])
+    return RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None)
 
 
 def _carrier(job: Job) -> Engine:
@@ -201,8 +182,9 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     apart = job.private or job.plan.secure  # what one client finds alone is not to be seen
     alike = job.kind.compares and inputs.known is None
     compares = alike and not apart and is_small(inputs.data, job.place)
-    journal = Journal(job, folder, callbacks, compares)
-    if job.plan.stream is not None:
+    streams = job.plan.stream is not None
+    journal = Journal(job.place, folder, job.names, job.method, callbacks, compares, streams, keys_of(job, folder))
+    if streams:
         journal.begin(0)  # a stream has no checkpoint: it begins anew
     work = [
         Conclude(job.kind, job.method, name, folder.client(name), config.seed, job.private, compares, held)
@@ -215,15 +197,17 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
         engine=engine,
         checkpoint=folder.checkpoint,
         begun=journal.begin,
+        charges=journal if job.private else None,
         watch=journal.sent,
         callbacks=[journal.round],
         work=work,
     )
-    job.place.alone("the result", lambda: _write(job, folder, outcome, journal.factors))
+    ends = journal.end()
+    job.place.alone("the result", lambda: _write(job, folder, outcome, journal.factors, ends))
     return folder
 
 
-def _write(job: Job, folder: RunFolder, outcome: Run, factors: Sequence[Array]) -> None:
+def _write(job: Job, folder: RunFolder, outcome: Run, factors: Sequence[Array], ends: Mapping[str, Any]) -> None:
     """Write what all share: factor, arrivals, passports, the end of the ledger, and last the evaluation."""
     config, names = job.config, job.inputs.feature_names
     rows, more = job.kind.public(job.method) if job.kind.public else (None, None)
@@ -241,7 +225,8 @@ def _write(job: Job, folder: RunFolder, outcome: Run, factors: Sequence[Array]) 
             folder.write_json("passports.json", [passport_record(p) for p in found])
         match = matches(found, outcome.findings)
         result = evaluation(job.kind, outcome.findings, outcome, config, match=match)
-    folder.seal()
+    folder.write_history(outcome.history)
+    folder.seal(ends)
     folder.write_json("evaluation.json", result)
     if job.private:
         folder.checkpoint.remove()  # it holds states of clients

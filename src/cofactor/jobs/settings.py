@@ -45,6 +45,9 @@ class Settings:
     unit: str | None = option(None, "With --epsilon: whose presence is hidden; record or client.")
     clip: float | None = option(None, "With --epsilon: bound of a row, or of a client's update.")
     rows: int | None = option(None, "With --epsilon: the rows of all clients, if public; delta is checked against it.")
+    ledger: str | None = option(
+        None, "With --epsilon: the ledger over all runs on these data, as site.jsonl; see `cofactor ledger new`."
+    )
     secure: bool = option(False, "Sum under masks: the server sees sums only.", "--secure")
     keys: str | None = option(None, "With --secure: folder of key files that were exchanged beforehand.")
     curious: int | None = option(None, "With --epsilon and --secure: clients that may use what they know. Default: 1.")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.random import Generator
@@ -30,6 +31,8 @@ class Privacy:
     contributes: the norm of a row (None: every row is scaled to norm 1), or of a client's update. ``insecure_seed``
     makes the noise reproducible, and the run not private. With secure sums, of the clients that answer so many may be
     ``curious``: they subtract their own noise from a sum, and what the others added is still enough.
+    ``ledger`` is the file of a ledger over all runs on these data (:mod:`cofactor.privacy.account`): the run is added
+    to it, and refused where it exceeds its total.
 
     >>> Privacy(epsilon=1, delta=1e-6).unit
     <Unit.RECORD: 'record'>
@@ -41,6 +44,7 @@ class Privacy:
     clip: float | None = None
     insecure_seed: int | None = None
     curious: int = 1
+    ledger: str | Path | None = None
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)

@@ -28,6 +28,26 @@ class UnitError(PrivacyError):
     """Costs of different units (record, client) cannot be added up."""
 
 
+class LedgerError(PrivacyError):
+    """Base of what is wrong with a ledger: nothing is released, and nothing is added up."""
+
+
+class ReleasedError(LedgerError):
+    """A round may have been released, and what came of it is lost: it is charged, and never repeated."""
+
+
+class DamagedLedgerError(LedgerError):
+    """Lines of a ledger were changed, removed, moved or added, or cannot be read."""
+
+
+class UnsignedLedgerError(LedgerError):
+    """A ledger, or a line of it, is not signed by the key that it names."""
+
+
+class OtherDataError(LedgerError):
+    """A ledger is of other data than those of the run."""
+
+
 class AuditError(PrivacyError):
     """An audit cannot see even a mechanism without noise, so its verdict says nothing."""
 

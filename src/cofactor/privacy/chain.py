@@ -1,7 +1,8 @@
-"""Hash chains: a record of entries in which nothing can be changed, removed or moved without a trace.
+"""Hash chains: entries that cannot be changed, removed or moved without recomputing all that follow.
 
 Every entry holds the hash of the one before it, and its own hash covers that: SHA-256 over the canonical JSON of the
-entry. The first ``previous`` is the hash of a header that says whose chain it is. What is cut off at the end shows
+entry. The first ``previous`` is the hash of a header that says whose chain it is. Whoever can write the file can
+recompute a chain: that shows in the ``signature`` of an entry, which is of its hash. What is cut off at the end shows
 only against a count and a last hash that were kept elsewhere: that is a :class:`Seal`.
 """
 
@@ -12,7 +13,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-CHAINED = ("previous", "hash")
+from cofactor.privacy.signing import signed
+
+CHAINED = ("previous", "hash", "signature")
+"""What a chain adds to an entry."""
+UNSIGNED = "is not signed by the key that the run began with: it was changed, and the chain was recomputed"
 
 
 class Seal(NamedTuple):
@@ -53,14 +58,16 @@ def extend(entries: Iterable[Mapping[str, Any]], seal: Seal) -> tuple[list[dict[
     return links, Seal(seal.entries + len(links), links[-1]["hash"]) if links else seal
 
 
-def check(entries: Iterable[Mapping[str, Any]], header: str) -> tuple[Seal, Break | None]:
-    """Return the seal of a chain up to its first break, and that break."""
+def check(entries: Iterable[Mapping[str, Any]], header: str, public: str | None = None) -> tuple[Seal, Break | None]:
+    """Return the seal of a chain up to its first break, and that break; with a public key, entries must be signed."""
     seal = Seal(0, header)
     for i, entry in enumerate(entries):
-        body = {name: value for name, value in entry.items() if name != "hash"}
+        body = {name: value for name, value in entry.items() if name not in ("hash", "signature")}
         if "hash" not in entry or digest(body) != entry["hash"]:
             return seal, Break(i, "was changed: its hash is not that of its content")
         if body.get("previous") != seal.last:
             return seal, Break(i, "does not follow the one before it: entries were removed, added or moved")
+        if public is not None and not signed(public, entry["hash"], entry.get("signature")):
+            return seal, Break(i, UNSIGNED if "signature" in entry else "is not signed")
         seal = Seal(i + 1, entry["hash"])
     return seal, None

@@ -1,0 +1,79 @@
+"""The part of a run folder that belongs to one client alone, and how files of a run are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+import numpy as np
+
+from cofactor import records
+from cofactor.files import atomic
+from cofactor.privacy import signing
+from cofactor.privacy.signing import Key
+from cofactor.types import Array
+
+KEY = "ledger.key"
+
+
+@dataclass(frozen=True)
+class ClientFolder:
+    """What belongs to one client alone: codes, pictures, and of a private run its key, errors, rows and hash."""
+
+    path: Path
+
+    @property
+    def key_file(self) -> Path:
+        """The key that signs the client's lines in the ledger of a private run."""
+        return self.path / KEY
+
+    def key(self) -> Key:
+        """Read the client's key, or make one where there is none yet."""
+        return signing.load(self.key_file) if self.key_file.exists() else signing.make(self.key_file)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a record as JSON."""
+        write(self.path / name, lambda file: file.write(as_json(value, indent=1).encode()))
+
+    def write_codes(self, W: Array) -> None:
+        """Write the client's codes."""
+        write(self.path / "codes.npy", lambda file: np.save(file, W))
+
+    def write_own(self, V: Array) -> None:
+        """Write what the client adds to the factor for itself (k x m)."""
+        write(self.path / "own.npy", lambda file: np.save(file, V))
+
+    def write_pictures(self, panels: Mapping[str, Array]) -> None:
+        """Write small pictures of the client's data."""
+        write(self.path / "view.npz", lambda file: np.savez(file, **panels))  # type: ignore[arg-type]
+
+    def input(self) -> dict[str, Any]:
+        """Read rows and hash of a private run's data; nothing where they are in the manifest."""
+        file = self.path / "input.json"
+        return records.read_json(file) if file.exists() else {}
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """Return a record as text; NaN becomes null."""
+    return json.dumps(records.plain(value), indent=indent) + "\n"
+
+
+def write(path: Path, save: Callable[[BinaryIO], Any]) -> None:
+    """Write a file as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(path) as file:
+        save(file)
+
+
+def file_name(name: str) -> str:
+    """Return a name for a folder, another one for every client: what file systems may mind is written in percents.
+
+    >>> file_name("h 1"), file_name("h_1"), file_name("A/B"), file_name("..")
+    ('h%201', 'h_1', 'A%2FB', '%2E%2E')
+    """
+    quoted = quote(name, safe="")
+    return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted

@@ -1,0 +1,98 @@
+"""What a run over files writes down while it goes: charges before a round, what left the clients, the history."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cofactor.assurance import ledger, writing
+from cofactor.assurance.writing import Signed, Writer
+from cofactor.engines.contract import Answer, Callback
+from cofactor.engines.history import Round
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.place import Place
+from cofactor.method import Method
+from cofactor.privacy.charges import Costs
+from cofactor.privacy.signing import Key
+from cofactor.select.passports import LAST_ROUNDS
+from cofactor.types import Array, Shared
+
+
+@dataclass
+class Journal:
+    """The journal of a run; ``keys`` are those of the clients of this process, and of none where nothing is private."""
+
+    place: Place
+    folder: RunFolder
+    names: Sequence[str]
+    method: Method
+    callbacks: Sequence[Callback] = ()
+    compares: bool = False
+    streams: bool = False
+    keys: Mapping[str, Key] = field(default_factory=dict)
+    factors: deque[Array] = field(default_factory=lambda: deque(maxlen=LAST_ROUNDS + 1))
+    ledger: Writer | None = None
+    files: dict[str, Signed] = field(default_factory=dict)
+
+    @property
+    def private(self) -> bool:
+        """Whether the run has a budget: then it is charged, and its lines are signed."""
+        return self.method.traits.allowance is not None
+
+    @property
+    def run(self) -> str:
+        """The identity of the run."""
+        return ledger.header(self.folder.manifest())["run"]
+
+    def charged(self) -> list[Costs]:
+        """Return what was charged, by round; refuse to go on with a ledger that does not hold."""
+        return self.place.alone("the ledger", self.folder.charged)
+
+    def charge(self, t: int, costs: Costs, participants: Array) -> None:
+        """Write down what a round may release; its clients sign it. It is on disk when this returns."""
+        self._signed(ledger.CHARGES, lambda: writing.charged(self.names, t, costs, participants))
+
+    def begin(self, done: int) -> None:
+        """Forget what was written of rounds that the checkpoint does not hold, and go on where the ledger ends."""
+        self.place.alone("the run folder", lambda: self.folder.rewind(done, private=self.private))
+        if self.place.here > 0:
+            return
+        if self.private:
+            self.files = self.folder.books()
+        else:
+            self.ledger = self.folder.log_messages(self.names)
+
+    def sent(self, t: int, answers: Sequence[Answer]) -> None:
+        """Write the ledger; in rounds all processes wait, since none may go on with, or save, what is not in it."""
+        if self.private:
+            self._signed(ledger.FILE, lambda: writing.sent(self.names, t, answers))
+        elif not self.streams:
+            self.place.alone("the ledger", lambda: self.ledger and self.ledger(t, answers))
+        elif self.ledger is not None:  # only the server, on process 0, watches a stream
+            self.ledger(t, answers)
+
+    def _signed(self, of: str, entries: Callable[[], list[dict[str, Any]]]) -> None:
+        """Let process 0 prepare lines, every process sign those of its clients, and process 0 write them."""
+        told = self.place.alone("the ledger", lambda: self.files[of].prepare(entries()))
+        mine = [(i, self.keys[client].sign(digest)) for i, (client, digest) in enumerate(told) if client in self.keys]
+        signatures = dict(self.place.together("the ledger", mine))
+        self.place.alone("the ledger", lambda: self.files[of].write(signatures))
+
+    def round(self, line: Round, shared: Shared) -> bool:
+        """Remember the factor, and let process 0 write the line and tell others."""
+        if self.compares:
+            self.factors.append(self.method.factor(shared))
+        if self.place.here > 0:
+            return False
+        self.folder.log_round(line)
+        return any([callback(line, shared) for callback in self.callbacks])
+
+    def end(self) -> dict[str, Any]:
+        """Return where all chains end, signed by all clients of a private run."""
+        ended = self.place.alone("the ledger", self.folder.ends)
+        run = ledger.header(self.folder.manifest()) if self.keys else {}
+        mine = [(client, key.sign(ledger.end_of(run, client, ended))) for client, key in self.keys.items()]
+        signatures = dict(self.place.together("the ledger", mine))
+        return {**ended, "signatures": signatures} if signatures else ended

@@ -1,0 +1,117 @@
+"""Costs as files hold them, and the charges of a run that has no folder: beside its checkpoint."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from cofactor.privacy import chain
+from cofactor.privacy.accountant import Cost, Mechanism, Unit
+from cofactor.privacy.book import Book
+from cofactor.privacy.errors import DamagedLedgerError, LedgerError
+from cofactor.types import Array
+
+Costs = Mapping[str, Cost]
+"""The price of every array of a round."""
+
+
+class Charges(Protocol):
+    """Where a private run writes down what a round may release, before it begins. All processes of a run call it."""
+
+    @property
+    def run(self) -> str:
+        """A name that no other run has."""
+        ...
+
+    def charged(self) -> list[Costs]:
+        """Return what was charged, by round: so many rounds may have been released."""
+        ...
+
+    def charge(self, t: int, costs: Costs, participants: Array) -> None:
+        """Write down the price of round t; it is on disk when this returns."""
+        ...
+
+
+def to_record(costs: Costs) -> dict[str, Any]:
+    """Return costs as JSON knows them."""
+    return {name: {**asdict(c), "mechanism": str(c.mechanism), "unit": str(c.unit)} for name, c in costs.items()}
+
+
+def cost_from(paid: Any, where: str) -> Cost:
+    """Return a cost that a file holds."""
+    try:
+        return Cost(**{**paid, "mechanism": Mechanism(paid["mechanism"]), "unit": Unit(paid["unit"])})
+    except (TypeError, KeyError, ValueError) as error:
+        raise LedgerError(
+            f"{where}: expected the cost of a release, found {paid!r} ({error}). If the first edition of cofactor "
+            "wrote it, `cofactor ledger show` prints it, but it cannot be added up."
+        ) from error
+
+
+def costs_from(paid: Any, where: str) -> dict[str, Cost]:
+    """Return the costs of a round that a file holds."""
+    if not isinstance(paid, dict):
+        raise LedgerError(f"{where}: expected the costs of a round, found {paid!r}.")
+    return {name: cost_from(cost, where) for name, cost in paid.items()}
+
+
+def entries_of(text: str) -> list[dict[str, Any]]:
+    """Return the entries of a book, an empty one for a line that cannot be read."""
+    found = []
+    for line in text.split("\n"):
+        if line.strip():
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                entry = None
+            found.append(entry if isinstance(entry, dict) else {})
+    return found
+
+
+class Beside:
+    """The charges of a run from Python, in a file beside its checkpoint: one line for each round, not signed."""
+
+    def __init__(self, path: Path) -> None:
+        self.book, self.entries = Book(path), list[dict[str, Any]]()
+        self.book.complete()
+        self.entries = entries_of(self.book.text())
+        self.seal, broken = chain.check(self.entries, _begin())
+        ends = self.book.ends()
+        if broken or (ends is None) == bool(self.entries) or (ends and ends.chains.get("run") != self.seal):
+            raise DamagedLedgerError(
+                f"{path}: expected the charges of this checkpoint, found them changed or cut off. What was released is "
+                "not known, so that this run cannot go on: start a new one, with another checkpoint."
+            )
+        if not self.entries:
+            self._add({"run": uuid.uuid4().hex})
+
+    @property
+    def run(self) -> str:
+        """The name in the first line."""
+        return str(self.entries[0]["run"])
+
+    def charged(self) -> list[Costs]:
+        """Return what was charged, by round."""
+        return [costs_from(entry.get("costs"), self.book.path.name) for entry in self.entries[1:]]
+
+    def charge(self, t: int, costs: Costs, participants: Array) -> None:
+        """Write down the price of round t."""
+        self._add({"round": t, "costs": to_record(costs), "participants": len(participants)})
+
+    def _add(self, entry: dict[str, Any]) -> None:
+        links, self.seal = chain.extend([entry], self.seal)
+        self.book.add(links, {"run": self.seal})
+        self.entries += links
+
+
+def _begin() -> str:
+    return chain.digest("the charges of a run")
+
+
+def same(charged: Sequence[Costs], planned: Sequence[Costs]) -> bool:
+    """Whether rounds were charged at the prices that are planned for them."""
+    return [dict(costs) for costs in charged] == [dict(costs) for costs in planned]

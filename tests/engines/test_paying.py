@@ -1,0 +1,181 @@
+"""Private runs from Python: what a round may release is on disk before it begins, and is never released again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.helpers.kills import Killed, kill_at
+
+from cofactor import files, run
+from cofactor.engines.checkpoint import Checkpoint
+from cofactor.files import HeldError, held
+from cofactor.methods import catalog
+from cofactor.methods.build import Facts, build
+from cofactor.methods.wrapped import Wrapped
+from cofactor.plan import Plan
+from cofactor.privacy import Privacy, spend
+from cofactor.privacy.charges import Beside
+from cofactor.privacy.errors import DamagedLedgerError, LedgerError, ReleasedError
+
+Xs = [np.random.default_rng(j).random((10 + j, 5)) for j in range(3)]
+
+
+@dataclass(frozen=True)
+class Seen(Wrapped):
+    """A method that notes which client has left a message of which round, and stops in one."""
+
+    left: list[tuple[int, int]]
+    ends_in: int | None = None
+
+    def step(self, data, shared, local, t, rng):
+        self.left.append((len(data), t))
+        if t == self.ends_in:
+            raise Killed
+        return self.method.step(data, shared, local, t, rng)
+
+
+def moments(epsilon: float = 1.0) -> Any:
+    return catalog.make("dp-moments", 2, privacy=Privacy(epsilon, 1e-6))
+
+
+def averaged(epsilon: float = 1.0) -> Any:
+    """Six rounds of updates."""
+    plan = Plan(6, privacy=Privacy(epsilon, 1e-3, unit="client"))
+    return build("fedavg", 2, plan, Facts(3, 5))[0]
+
+
+def charged(checkpoint: Checkpoint) -> list[Any]:
+    return Beside(checkpoint.charges).charged()
+
+
+def test_killed_at_every_write_a_round_leaves_at_most_once(tmp_path) -> None:
+    ends, point, method = [], 0, moments()
+    while True:
+        checkpoint, left = Checkpoint(tmp_path / f"{point}.npz"), []
+        try:
+            with kill_at(point):
+                run(Seen(method, left), Xs, checkpoint=checkpoint)
+            break
+        except Killed:
+            pass
+        released = [c for t in {t for _, t in left} for c in method.allowance.costs(t).values()]
+        paid = [c for costs in charged(checkpoint) for c in costs.values()]
+        assert spend(paid, 1e-6).epsilon >= spend(released, 1e-6).epsilon * (1 - 1e-12)
+        try:
+            again = run(Seen(method, left), Xs, checkpoint=checkpoint)
+            assert again.epsilon == pytest.approx(1, rel=1e-9)
+            ends.append(True)
+        except ReleasedError:
+            ends.append(False)
+        assert len(set(left)) == len(left), point
+        point += 1
+    assert point > 12
+    assert {True, False} == set(ends)
+
+
+@pytest.mark.parametrize("every", [1, 4, 100])
+def test_a_run_aborted_in_round_three_is_not_begun_again(tmp_path, every) -> None:
+    """Whatever ``every`` is: the charge of round three is on disk, its result is not."""
+    checkpoint, left = Checkpoint(tmp_path / "c.npz", every=every), []
+    with pytest.raises(Killed):
+        run(Seen(averaged(), left, ends_in=3), Xs, checkpoint=checkpoint)
+    text = "expected the results of 4 rounds, as many as are charged; the checkpoint holds 3"
+    with pytest.raises(ReleasedError, match=text) as refusal:
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    spent = spend([c for costs in charged(checkpoint) for c in costs.values()], 1e-3)
+    assert f"has spent {spent}" in str(refusal.value)
+    assert spent.epsilon == pytest.approx(averaged().allowance.ledger(4).spend().epsilon)
+    assert [t for rows, t in left if rows == 10] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_run_aborted_between_rounds_goes_on_to_the_total_that_was_planned(tmp_path, every) -> None:
+    checkpoint, left = Checkpoint(tmp_path / "c.npz", every=every), []
+
+    def stop(line, shared):
+        if line.round == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint, callbacks=[stop])
+    result = run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    assert result.epsilon == pytest.approx(1, rel=1e-9)
+    assert [t for rows, t in left if rows == 10] == list(range(6))
+    again = run(Seen(averaged(), left), Xs, checkpoint=checkpoint)  # it is over: nothing is released
+    np.testing.assert_array_equal(again.factor, result.factor)
+    assert again.epsilon == result.epsilon
+    assert len(left) == 18
+
+
+def test_a_checkpoint_goes_on_with_the_noise_that_it_was_released_with(tmp_path) -> None:
+    checkpoint = Checkpoint(tmp_path / "c.npz")
+    run(averaged(8.0), Xs, checkpoint=checkpoint)
+    with pytest.raises(LedgerError, match="were released with other noise than is asked for now"):
+        run(averaged(0.1), Xs, checkpoint=checkpoint)
+    checkpoint.charges.unlink()
+    with pytest.raises(DamagedLedgerError, match="found them changed or cut off"):
+        run(averaged(8.0), Xs, checkpoint=checkpoint)
+    checkpoint.charges.with_name(f"{checkpoint.charges.name}.seal").unlink()
+    with pytest.raises(LedgerError, match="holds the results of 6 rounds, and 0 are charged"):
+        run(averaged(8.0), Xs, checkpoint=checkpoint)
+
+
+def test_of_two_runs_on_one_checkpoint_one_waits(tmp_path, monkeypatch) -> None:
+    checkpoint, left = Checkpoint(tmp_path / "c.npz"), []
+    inside, go = threading.Event(), threading.Event()
+    results = []
+
+    def wait(line, shared) -> None:
+        inside.set()
+        go.wait(30)
+
+    def first() -> None:
+        results.append(run(Seen(averaged(), left), Xs, checkpoint=checkpoint, callbacks=[wait]))
+
+    def second() -> None:
+        results.append(run(Seen(averaged(), left), Xs, checkpoint=checkpoint))
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert inside.wait(30)
+    monkeypatch.setattr(files, "WAIT", 0.1)
+    with pytest.raises(HeldError, match=f"but process {os.getpid()} on {socket.gethostname()} .since"):
+        second()
+    monkeypatch.setattr(files, "WAIT", 30.0)
+    threads[1].start()
+    go.set()
+    for thread in threads:
+        thread.join(30)
+    assert [result.epsilon for result in results] == pytest.approx([1, 1])
+    assert len(set(left)) == len(left) == 18
+
+
+def test_without_privacy_nothing_is_charged_and_nothing_held(tmp_path) -> None:
+    run(catalog.make("exact", 2, start="random"), Xs, rounds=2, checkpoint=Checkpoint(tmp_path / "c.npz"))
+    assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
+
+
+def test_a_lock_ends_with_the_process_that_held_it(tmp_path) -> None:
+    script = """
+import os, signal, sys
+from pathlib import Path
+from cofactor.files import held
+with held(Path(sys.argv[1]), "it"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    lock = tmp_path / "x.lock"
+    died = subprocess.run([sys.executable, "-c", script, str(lock)], check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert lock.exists()
+    with held(lock, "it", wait=0):
+        assert lock.exists()
+    assert not lock.exists()

@@ -1,0 +1,236 @@
+"""Private runs over files, killed at every write: a round is released at most once, and no total is too small."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.helpers.command import FILES, cofactor
+from tests.helpers.kills import Killed, kill_at
+
+from cofactor import files
+from cofactor.assurance import ledger
+from cofactor.files import HeldError
+from cofactor.jobs import inspect
+from cofactor.jobs.config import Config
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.job import fit, resume
+from cofactor.methods.client_level import ClientLevel
+from cofactor.methods.moments import Moments
+from cofactor.privacy import spend
+from cofactor.privacy.errors import DamagedLedgerError, LedgerError, ReleasedError
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("killed"), np.random.default_rng(0)
+    for name in FILES:
+        np.save(folder / name, rng.random((12, 5)))
+    return folder
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[bytes, int]]:
+    """How often each client has left a message of each round."""
+    found: Counter[tuple[bytes, int]] = Counter()
+    step = Moments.step
+
+    def seen(self: Any, data: Any, shared: Any, local: Any, *when: Any) -> Any:
+        found[data[0].tobytes(), when[0]] += 1
+        return step(self, data, shared, local, *when)
+
+    monkeypatch.setattr(Moments, "step", seen)
+    return found
+
+
+def config(home: Path, **more: Any) -> Config:
+    return Config([str(home / name) for name in FILES], 2, epsilon=1.0, delta=1e-6, **more)
+
+
+def rounds_left(left: Counter[tuple[bytes, int]]) -> list[int]:
+    """Return how often each round was released, by the client that released it most often."""
+    return [max(n for (_, t), n in left.items() if t == s) for s in sorted({t for _, t in left})]
+
+
+def gone_on(folder: RunFolder, spent: float) -> bool:
+    """Resume a run that was killed: it ends with the total that was planned, or says what is charged."""
+    try:
+        again = resume(folder.path)
+    except ReleasedError as error:
+        refusal = str(error)
+    else:
+        assert again.evaluation().privacy.epsilon == pytest.approx(1, rel=1e-9)
+        assert inspect.spent(again).spent.epsilon == pytest.approx(1, rel=1e-9)
+        assert again.verify().ok
+        assert len((folder.path / "history.jsonl").read_text().splitlines()) == 2
+        return True
+    assert "cannot go on. Start a new run with a budget of its own" in refusal
+    assert f"spent epsilon = {spent:.6g} at delta = 1e-06" in refusal
+    assert inspect.spent(folder).spent.epsilon == spent
+    assert folder.verify().ok
+    return False
+
+
+def test_killed_at_every_write_a_round_leaves_at_most_once_and_no_total_is_too_small(home, tmp_path, left) -> None:
+    outcomes, point = Counter(), 0
+    while True:
+        out = tmp_path / f"run{point}"
+        left.clear()
+        try:
+            with kill_at(point):
+                fit(config(home), out)
+            break  # there were fewer writes
+        except Killed:
+            pass
+        before = len(rounds_left(left))
+        if RunFolder(out).manifest_file.exists():
+            folder = RunFolder.open(out)
+            spent = inspect.spent(folder).spent.epsilon
+            method = inspect.method_of(folder)
+            costs = [c for t in range(before) for c in method.allowance.costs(t).values()]
+            assert spent >= spend(costs, 1e-6).epsilon * (1 - 1e-12)
+            outcomes[gone_on(folder, spent)] += 1
+        assert set(rounds_left(left)) <= {1}, point
+        point += 1
+    assert point > 30
+    assert min(outcomes[True], outcomes[False]) > 5, outcomes
+
+
+def cut(home: Path, out: Path, after: int = 0) -> RunFolder:
+    """A private run that ended after a round, with its checkpoint."""
+
+    def stop(line: Any, shared: Any) -> None:
+        if line.round == after:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fit(config(home), out, callbacks=[stop])
+    return RunFolder.open(out)
+
+
+def test_of_two_resumes_one_waits_and_says_who_holds_the_run(home, tmp_path, left, monkeypatch) -> None:
+    folder = cut(home, tmp_path / "run")
+    inside, go = threading.Event(), threading.Event()
+
+    def wait(line: Any, shared: Any) -> None:
+        inside.set()
+        go.wait(30)
+
+    one = threading.Thread(target=lambda: resume(folder.path, callbacks=[wait]))
+    one.start()
+    assert inside.wait(30)
+    monkeypatch.setattr(files, "WAIT", 0.2)
+    with pytest.raises(HeldError, match=f"process {os.getpid()} on {socket.gethostname()}") as refusal:
+        resume(folder.path)
+    assert str(refusal.value).startswith(f"the run {folder.path}: expected to hold it alone, but process")
+    assert "process" in cofactor("resume", folder.path, cwd=tmp_path, check=2).stderr
+    monkeypatch.setattr(files, "WAIT", 30.0)
+    two: list[RunFolder] = []
+    other = threading.Thread(target=lambda: two.append(resume(folder.path)))
+    other.start()
+    go.set()
+    for thread in (one, other):
+        thread.join(30)
+    assert two[0].evaluation().privacy.epsilon == pytest.approx(1, rel=1e-9)
+    assert rounds_left(left) == [1, 1]
+    assert not list(tmp_path.glob("*.lock"))
+
+
+@pytest.mark.parametrize("name", [ledger.CHARGES, ledger.FILE])
+@pytest.mark.parametrize("how", ["gone", "empty", "older"])
+def test_a_run_whose_charges_are_gone_does_not_go_on(home, tmp_path, name, how, left) -> None:
+    folder = cut(home, tmp_path / "run", after=1)
+    file = folder.path / name
+    first = file.read_text().splitlines(keepends=True)[0]
+    file.unlink()
+    if how != "gone":
+        file.write_text({"empty": "", "older": first}[how])
+    with pytest.raises(DamagedLedgerError, match="does not hold"):
+        resume(folder.path)
+    with pytest.raises(DamagedLedgerError, match="nothing is added up"):
+        inspect.spent(folder)
+    assert rounds_left(left) == [1, 1]
+
+
+def test_a_run_put_back_to_its_begin_does_not_go_on_with_its_checkpoint(home, tmp_path, left) -> None:
+    """Charges and seals of the begin, a checkpoint of later: they do not belong together."""
+    folder = cut(home, tmp_path / "run")
+    for name in (ledger.CHARGES, ledger.FILE):
+        (folder.path / name).unlink()
+        (folder.path / f"{name}.seal").unlink()
+        folder.books()[name].book.add([], {})
+    (folder.path / "history.jsonl").unlink()
+    with pytest.raises(LedgerError, match="holds the results of 1 rounds, and 0 are charged"):
+        resume(folder.path)
+    assert rounds_left(left) == [1]
+
+
+def test_other_noise_is_not_what_was_charged(home, tmp_path) -> None:
+    folder = cut(home, tmp_path / "run")
+    toml = (folder.path / "run.toml").read_text()
+    (folder.path / "run.toml").write_text(toml.replace("epsilon = 1.0", "epsilon = 0.1"))
+    with pytest.raises(LedgerError, match="released with other noise than is asked for now"):
+        resume(folder.path)
+
+
+DYING = """
+import os, signal, sys
+from cofactor import files
+from cofactor.methods.client_level import ClientLevel
+where, times = sys.argv.pop(1), int(sys.argv.pop(1))
+def reached(place):
+    global times
+    times -= place == where
+    if times == 0: os.kill(os.getpid(), signal.SIGKILL)
+files.reached = reached
+step = ClientLevel.step
+def stepped(self, data, shared, local, t, rng):
+    with open("left", "a") as file: file.write(f"{t}\\n")
+    reached("step")
+    return step(self, data, shared, local, t, rng)
+ClientLevel.step = stepped
+from cofactor.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "times", "goes_on"),
+    [
+        ("step", 7, False),
+        ("checkpoint.npz: written", 3, False),
+        ("checkpoint.npz: named", 3, True),
+        ("charges.jsonl: half of it", 4, False),
+    ],
+)
+def test_a_command_that_is_killed_in_its_third_round(home, tmp_path, where, times, goes_on) -> None:
+    words = ["--epsilon", "1", "--delta", "1e-3", "--unit", "client", "--method", "fedavg", "--rounds", "4", "-k", "2"]
+    command = [sys.executable, "-c", DYING, where, str(times), "fit", *(str(home / name) for name in FILES), *words]
+    died = subprocess.run([*command, "-q"], cwd=tmp_path, check=False, timeout=100)
+    assert died.returncode == -signal.SIGKILL
+    spent = json.loads(cofactor("privacy", "spend", "run", "--json", cwd=tmp_path).stdout)
+    assert spent["rounds"] == 3
+    left = Counter((tmp_path / "left").read_text().split())
+    if not goes_on:
+        refusal = cofactor("resume", "run", cwd=tmp_path, check=2).stderr
+        assert "which may have been released: it is charged" in refusal
+        assert spent["text"] in refusal
+        assert json.loads(cofactor("privacy", "spend", "run", "--json", cwd=tmp_path).stdout) == spent
+        return
+    step, seen = ClientLevel.step, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClientLevel, "step", lambda self, *a: (seen.append(str(a[3])), step(self, *a))[1])
+        cofactor("resume", "run", "-q", cwd=tmp_path)
+    assert left + Counter(seen) == {str(t): 3 for t in range(4)}
+    assert json.loads(cofactor("privacy", "spend", "run", "--json", cwd=tmp_path).stdout)["epsilon"] == pytest.approx(1)
+    assert "ok: 12 entries of 3 chains" in cofactor("ledger", "verify", "run", cwd=tmp_path).stdout
