@@ -28,8 +28,8 @@ def test_it_is_scikit_learn_on_the_pooled_rows(clients, beta, penalty, monkeypat
     monkeypatch.setattr(module, "FIRST_STEPS", 0)
     Xs = [X + 0.1 for X in clients] if beta < 1 else clients
     X, alpha, ratio = np.vstack(Xs), penalty, 0.5
-    of_codes = divergence.Penalty(X.shape[1] * alpha * ratio, X.shape[1] * alpha * (1 - ratio))
-    method = Divergence(4, beta, False, of_codes, divergence.Penalty(alpha * ratio, alpha * (1 - ratio)))
+    held = divergence.Penalty(alpha * ratio, alpha * (1 - ratio))
+    method = Divergence(4, beta, False, held, held)
     rounds = list(play(method, Xs, 50))
     shared = method.start(20, rng(0, SERVER, -1))
     W0 = divergence.flat_codes(X, shared.factor)

@@ -65,7 +65,7 @@ def check_takes(kind: str, method: Any, estimator: str) -> None:
 class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Base of the estimators. A subclass says what its data are, what its options mean, and how codes are found."""
 
-    n_components: int | None
+    n_components: Any
     method: str | Method
     random_state: Any
     options: dict[str, Any] | None
@@ -91,6 +91,10 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     def _options(self) -> dict[str, Any]:
         """Return the options of the named method."""
         return dict(self.options or {})
+
+    def _asked(self, start: Array | None) -> tuple[str | Method, dict[str, Any]]:
+        """Return the method that is asked for, and its options; ``start`` is a factor to begin at."""
+        return self.method, self._options()
 
     def _codes(self, X: Data) -> Array:
         """Return the codes of checked rows."""
@@ -126,10 +130,10 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             secure=self.secure,
         )
 
-    def _fit(self, X: Any, groups: Any) -> clients.Clients:
-        plan, options = self._plan(), self._options()
+    def _fit(self, X: Any, groups: Any, start: Array | None = None) -> clients.Clients:
+        plan, (chosen, options) = self._plan(), self._asked(start)
         name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in TAKES)  # of a subclass too
-        check_takes(refuse(self.method, plan, options, TAKES[name]), self.method, name)
+        check_takes(refuse(chosen, plan, options, TAKES[name]), chosen, name)
         engine = None if self.engine is None else carrier(self.engine, plan)  # a text is refused before data are read
         preparation = Preparation.of(self.prepare)
         if plan.privacy is not None:
@@ -138,7 +142,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         held = self._held(X, groups)
         preparation, data = self._prepared(preparation, held, plan, engine)
         facts = clients.facts(data, plan)
-        rank, chosen = self._rank(facts), self.method
+        rank = self._rank(facts, data)
         if chosen == AUTO:
             self.choice_ = settle(AUTO, rank, plan, facts)
             chosen = self.choice_.method
@@ -146,7 +150,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         formed = clients.in_form(data, method)
         kind = kinds.KINDS[method.traits.kind]
         work = [Measure(kind, method)] * len(formed)
-        outcome = run(method, formed, plan, engine=engine, callbacks=self.callbacks, work=work)
+        outcome = run(method, formed, plan, engine=engine, callbacks=self.callbacks, start=start, work=work)
         self._made, self._preparation = method, preparation
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
         self.history_: list[Round] = outcome.history
@@ -193,7 +197,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
         """Add what only this estimator finds out once it is fitted, while the data are here."""
 
-    def _rank(self, facts: Facts) -> int:
+    def _rank(self, facts: Facts, data: list[Data]) -> int:
         """Return the number of components; of a private fit rows are no limit unless they are public."""
         n, m, k = facts.rows, facts.features, self.n_components
         limit = min((size for size in (n, m) if size is not None), default=k)

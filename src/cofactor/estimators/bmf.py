@@ -106,10 +106,10 @@ class FederatedBMF(Federated):
     def _convert(self, X: Any, client: Any) -> Data:
         return to_bits(X, client=client, threshold=self.threshold)
 
-    def _fit(self, X: Any, groups: Any) -> clients.Clients:
+    def _fit(self, X: Any, groups: Any, start: Array | None = None) -> clients.Clients:
         if self.threshold is not None and clients.is_elsewhere(X):
             raise CofactorError("threshold: expected None for data on workers. Make zeros and ones there: X >= 0.5.")
-        return super()._fit(X, groups)
+        return super()._fit(X, groups, start)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the named method: those that were set here, and ``options``."""

@@ -19,7 +19,7 @@ from cofactor.kinds.numbers import CLUSTERED
 from cofactor.method import Method
 from cofactor.methods.build import Facts, rank_of
 from cofactor.methods.clusters import labels
-from cofactor.types import Array, CofactorError
+from cofactor.types import Array, CofactorError, Data
 
 
 class FederatedKMeans(ClusterMixin, Federated):
@@ -91,7 +91,7 @@ class FederatedKMeans(ClusterMixin, Federated):
         self.options = options
         self.callbacks = callbacks
 
-    def _rank(self, facts: Facts) -> int:
+    def _rank(self, facts: Facts, data: list[Data]) -> int:
         n, k = facts.rows, self.n_clusters
         if not isinstance(k, int | np.integer) or not 1 <= k <= (n or k):
             raise CofactorError(f"n_clusters: expected a whole number from 1 to n_samples={n}, found {k!r}.")
@@ -103,8 +103,8 @@ class FederatedKMeans(ClusterMixin, Federated):
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.inertia_ = float(np.sum(outcome.findings, axis=0)[0])
 
-    def _fit(self, X: Any, groups: Any) -> clients.Clients:
-        held = super()._fit(X, groups)
+    def _fit(self, X: Any, groups: Any, start: Array | None = None) -> clients.Clients:
+        held = super()._fit(X, groups, start)
         found = labels(self.codes_)
         listed = clients.is_many(X) or not found  # there are no codes of clients on other machines
         self.labels_: Array | list[Array] = found if listed else clients.in_order(found, held.rows)

@@ -18,11 +18,12 @@ from cofactor.data.tables import is_annotated
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.loop import Run
 from cofactor.engines.totals import totals
-from cofactor.estimators import clients, saved
+from cofactor.estimators import clients, losses, saved
 from cofactor.estimators.annotate import annotate
-from cofactor.estimators.base import Federated
+from cofactor.estimators.base import Federated, seed_of
 from cofactor.kinds.kind import Score
 from cofactor.kinds.numbers import NON_NEGATIVE
+from cofactor.local.apart import own_part
 from cofactor.local.refit import refit
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
@@ -30,7 +31,19 @@ from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select.markers import Marker, Regressed, table
+from cofactor.select.rank import select_rank
 from cofactor.types import Array, CofactorError, Data
+
+STARTED = ("exact", "shared-own")
+"""Methods that begin with a start of their own, which would replace a given factor."""
+
+
+def _factor(H: Any) -> Array:
+    """Return a given factor, checked."""
+    found = np.asarray(H)
+    if found.ndim != 2 or found.dtype.kind not in "fiub" or not np.isfinite(found).all() or found.min(initial=0) < 0:
+        raise CofactorError("H: expected a factor (k x m) of finite numbers >= 0, found something else.")
+    return found.astype(np.result_type(found.dtype, np.float32), copy=False)
 
 
 class FederatedNMF(Federated):
@@ -38,10 +51,14 @@ class FederatedNMF(Federated):
 
     Parameters
     ----------
-    n_components : the rank k; None takes min(10, features, rows).
+    n_components : the rank k; None takes min(10, features, rows), ``"auto"`` the one that a rank scan suggests.
     method : a name from :func:`cofactor.methods.catalog.names` or a method object. ``"exact"`` reaches the
         pooled answer in a few rounds, ``"oneshot"`` comes within 1-2 % of it with one upload per client. ``"dsanls"``,
         ``"mu"``, ``"hals"`` and ``"anls-bpp"`` take one matrix; ``"auto"`` chooses by shape, density and rank.
+    beta_loss : what ``"exact"`` minimizes: ``"frobenius"``, ``"kullback-leibler"``, ``"itakura-saito"``, or the number
+        of a beta-divergence, as in scikit-learn.
+    alpha_W, alpha_H, l1_ratio : penalties of codes and factor, as in scikit-learn; they leave the scale of
+        ``components_`` as it is.
     rounds : the most rounds to run; the iterations of methods on one matrix. None leaves it to the method, or is 50.
     tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
     participation : the share of clients drawn for each round.
@@ -61,6 +78,7 @@ class FederatedNMF(Federated):
     Attributes
     ----------
     components_ : the shared factor H (k x m), rows at norm 1.
+    own_components_ : with ``method="shared-own"``, what each client adds to it for itself (k x m each), or None.
     codes_ : list of the codes W_j (n_j x k), one per client in the order of ``clients_``.
     clients_ : names of the clients: positions in the list, or the distinct groups.
     history_ : one :class:`~cofactor.engines.history.Round` per round: loss, drift, bytes, seconds, participants.
@@ -88,9 +106,13 @@ class FederatedNMF(Federated):
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | str | None = None,
         *,
         method: str | Method = "exact",
+        beta_loss: str | float = "frobenius",
+        alpha_W: float = 0.0,
+        alpha_H: float | str = "same",
+        l1_ratio: float = 0.0,
         rounds: int | None = None,
         tol: float = 1e-4,
         participation: float = 1.0,
@@ -106,6 +128,10 @@ class FederatedNMF(Federated):
     ) -> None:
         self.n_components = n_components
         self.method = method
+        self.beta_loss = beta_loss
+        self.alpha_W = alpha_W
+        self.alpha_H = alpha_H
+        self.l1_ratio = l1_ratio
         self.rounds = rounds
         self.tol = tol
         self.participation = participation
@@ -131,17 +157,49 @@ class FederatedNMF(Federated):
                 stacklevel=4,
             )
 
+    def fit(self, X: Any, y: Any = None, groups: Any = None, *, H: Any = None) -> Self:
+        """Fit to clients, as :meth:`Federated.fit` says; ``H`` (k x m) is a public factor to begin at."""
+        self._fit(X, groups, None if H is None else _factor(H))
+        return self
+
+    def _asked(self, start: Array | None) -> tuple[str | Method, dict[str, Any]]:
+        """Return the method, which another loss or a penalty changes, and a start that keeps a given factor."""
+        options = self._options()
+        more = losses.options(self.beta_loss, self.alpha_W, self.alpha_H, self.l1_ratio)
+        if not more:
+            at = {"start": "random"} if start is not None and self.method in STARTED else {}
+            return self.method, {**at, **options}
+        if self.method not in ("exact", "exact-beta"):
+            raise CofactorError(
+                f"beta_loss, alpha_W and alpha_H: expected method='exact' to go with them, found {self.method!r}."
+            )
+        return "exact-beta", {**more, **options}
+
+    def _rank(self, facts: Facts, data: list[Data]) -> int:
+        if self.n_components != "auto":
+            return super()._rank(facts, data)
+        if self.privacy is not None:
+            raise PrivacyError("n_components='auto' is refused in a private fit: it reads all rows without noise.")
+        return select_rank(data, seed=seed_of(self.random_state), engine=self.engine).suggestion
+
     def _codes(self, X: Data) -> Array:
-        return refit(X, self.components_)
+        return self._refit()(X, self.components_)
+
+    def _refit(self) -> Any:
+        """Return what finds codes: the method, unless it needs blocks of the whole matrix."""
+        return refit if self._made.traits.kind == "blocks" else self._made.refit
 
     def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
+        weight, H = self._made.traits.apart, self.components_
+        self.own_components_: list[Array] | None = None
+        if weight is not None and self.codes_:
+            self.own_components_ = [own_part(X, W, H, weight) for X, W in zip(data, self.codes_, strict=True)]
         self.marker_scores_: Array | None = None
         if self.features_ is not None and plan.privacy is None:
             self.marker_scores_ = self._scores(data, facts.groups, engine=engine, secure=plan.secure)
 
     def _scores(self, data: list[Data], groups: tuple[int, ...] | None = None, **how: Any) -> Array:
-        codes = refit if self._made.traits.kind == "blocks" else self._made.refit
-        question = Regressed(codes, self.components_, groups)
+        question = Regressed(self._refit(), self.components_, groups)
         return question.scores(totals(question, data, self.components_.shape[1], **how))
 
     def markers(self, X: Any = None, *, top: int = 20) -> list[Marker]:

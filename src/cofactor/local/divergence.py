@@ -91,6 +91,11 @@ def for_factor(X: Data, W: Array, H: Array, beta: float) -> Sums:
     return Sums(up, down, loss)
 
 
+def has_zeros(X: Data) -> bool:
+    """Whether a cell is 0: divergences of b <= 0 are infinite there."""
+    return any(sparse.issparse(part) or bool((part <= 0).any()) for _, part in _parts(X))
+
+
 def divergence(X: Array, Y: Array, beta: float) -> float:
     """``sum d(x | y)`` over the cells of two arrays, in double precision."""
     X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)

@@ -14,10 +14,12 @@ from cofactor.local.stats import normalize
 from cofactor.method import Traits, total
 from cofactor.methods.refusals import NONE
 from cofactor.privacy.errors import PrivacyError
-from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
+from cofactor.types import Array, CofactorError, Data, DataError, Local, Message, Shared
 
 FIRST_STEPS = 5
 """Steps of rows that take part for the first time, from flat codes."""
+NOTHING = 1e-20
+"""Part of the largest entry of a factor below which one is 0: its powers would leave the range of numbers."""
 ALIVE = 1e-3
 """Least part of a start's mean entry: multiplied, a zero stays zero for ever."""
 
@@ -26,13 +28,13 @@ ALIVE = 1e-3
 class Divergence:
     """Minimize ``sum_j d_beta(X_j | W_j H)`` by majorizers of H that add up over clients.
 
-    Each client improves its codes for the broadcast factor, then sends ``S_j = N_j H^p`` and ``T_j = D_j H^-q``
-    (:mod:`cofactor.local.divergence`); the server sets ``H = (sum S_j / sum T_j)^g``, which is the multiplicative
+    Each client improves its codes for the broadcast factor, then sends numerator ``N_j`` and denominator ``D_j``
+    (:mod:`cofactor.local.divergence`); the server sets ``H <- H (sum N_j / sum D_j)^g``, which is the multiplicative
     update on the pooled rows. With ``momentum`` both factors are extrapolated until the divergence rises.
 
-    ``changes=True`` is for rounds with absent clients: clients send how their sums changed, and the server keeps
-    running sums, so whoever is absent stays in with its last majorizer; for Kullback-Leibler that is incremental EM
-    (Neal and Hinton 1998), and it never raises the bound.
+    ``changes=True`` is for rounds with absent clients: clients send how their majorizers ``N_j H^p`` and ``D_j H^-q``
+    changed, and the server keeps running sums, so whoever is absent stays in with its last one; for Kullback-Leibler
+    that is incremental EM (Neal and Hinton 1998), and it never raises the bound.
     """
 
     rank: int
@@ -72,6 +74,10 @@ class Divergence:
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Flat codes, every row new to the server."""
+        if self.beta <= 0 and divergence.has_zeros(data):
+            raise DataError(
+                f"expected cells above 0 for a divergence of beta = {self.beta:g}, found zeros; take beta > 0."
+            )
         codes = divergence.flat_codes(data, shared.factor.astype(data.dtype, copy=False))
         memory: dict[str, Any] = {"before": codes, "fresh": np.ones(data.shape[0], bool)}
         if self.changes:
@@ -84,8 +90,8 @@ class Divergence:
         H, known = shared.factor.astype(data.dtype, copy=False), local.memory
         codes = self._first_codes(data, local, H)
         ahead = divergence.ahead(codes, known["before"], self.beta, float(shared.extra["pace"]))
-        new = divergence.move_codes(data, ahead, H, self.beta, self.codes_penalty)
-        sent = self._majorizer(data, new, H)
+        new = divergence.move_codes(data, ahead, H, self.beta, self._of_codes(data))
+        sent = self._sums(data, new, H)
         memory: dict[str, Any] = {"before": codes, "fresh": np.zeros_like(known["fresh"])}
         if self.changes:
             memory |= {f"sent_{name}": a for name, a in sent.items()}
@@ -97,16 +103,16 @@ class Divergence:
         """Return the codes, those of rows that are new after a few steps."""
         codes, fresh = local.codes, local.memory["fresh"]
         for _ in range(FIRST_STEPS if fresh.any() else 0):
-            better = divergence.move_codes(data, codes, H, self.beta, self.codes_penalty)
+            better = divergence.move_codes(data, codes, H, self.beta, self._of_codes(data))
             codes = np.where(fresh[:, None], better, codes)
         return codes
 
-    def _majorizer(self, data: Data, W: Array, H: Array) -> dict[str, Any]:
-        """Return what a client's rows say of the factor at H."""
+    def _sums(self, data: Data, W: Array, H: Array) -> dict[str, Any]:
+        """Return what a client's rows say of the factor; with changes as a majorizer, which outlives this H."""
         (p, q, _), (up, down, loss) = exponents(self.beta), divergence.for_factor(data, W, H, self.beta)
-        found = {"up": up * H**p, "down": down * divergence.inverse(H, q), "loss": np.float64(loss)}
-        if self.beta == 1:
-            found["down"] = down
+        found: dict[str, Any] = {"up": up, "down": down, "loss": np.float64(loss)}
+        if self.changes:
+            found |= {"up": up * H**p, "down": down if q == 0 else down * divergence.inverse(H, q)}
         if any(self.factor_penalty):
             found["rows"] = np.float64(data.shape[0])
         return found
@@ -115,26 +121,35 @@ class Divergence:
         """Sum the majorizers, take their minimizer, extrapolate."""
         summed, old = total(messages), shared.memory
         sums = {name: old[name] + a if self.changes else a for name, a in summed.arrays.items()}
-        (_, q, g), point = exponents(self.beta), shared.factor.astype(np.float64)
-        down = sums["down"].reshape(self.rank, -1)
+        (p, q, g), point = exponents(self.beta), shared.factor.astype(np.float64)
+        up, down = np.maximum(sums["up"], 0), sums["down"].reshape(self.rank, -1)
         if any(self.factor_penalty):  # it is given for one row
             l1, l2 = (float(sums["rows"]) * weight for weight in self.factor_penalty)
-            down = down + (l1 + l2 * point) * divergence.inverse(point, q)
-        down = np.broadcast_to(down, point.shape)
-        H = np.divide(np.maximum(sums["up"], 0), down, out=point ** (1 / g), where=down > 0) ** g
+            slope = l1 + l2 * point
+            down = down + (slope * divergence.inverse(point, q) if self.changes else slope)
+        if self.changes:  # as if all majorizers had been made here
+            up, down = up * divergence.inverse(point, p), down * point**q
+        H = divergence.improve(point, up, np.broadcast_to(down, point.shape), g)
+        H[H < NOTHING * H.max(initial=0)] = 0
         loss, rising = float(sums["loss"]), float(sums["loss"]) > shared.loss
         pace = 0.0 if rising or not self.momentum else float(shared.extra["pace"]) + 1
         y = divergence.ahead(H, old["factor"], self.beta, pace).astype(summed.dtypes["up"])
         return Shared(y, {"pace": np.float64(pace)}, {**sums, "factor": H}, loss, 0.0)
 
     def factor(self, shared: Shared) -> Array:
-        """Return the last minimizer, rows at norm 1; what is broadcast is extrapolated beyond it."""
-        return normalize(shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False))
+        """Return the last minimizer; rows are at norm 1, unless a penalty says how large codes and factor are."""
+        H = shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False)
+        return H if any((*self.codes_penalty, *self.factor_penalty)) else normalize(H)
 
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor."""
         H = factor.astype(data.dtype, copy=False)
-        return divergence.solve_codes(data, H, self.beta, self.codes_penalty)
+        return divergence.solve_codes(data, H, self.beta, self._of_codes(data))
+
+    def _of_codes(self, data: Data) -> Penalty:
+        """Return the penalty of a code: it is given for one feature."""
+        l1, l2 = (data.shape[1] * weight for weight in self.codes_penalty)
+        return Penalty(l1, l2)
 
 
 def divergent(
@@ -147,7 +162,7 @@ def divergent(
 ) -> Divergence:
     """The pooled answer under a beta-divergence (1 is Kullback-Leibler, 0 Itakura-Saito), from sums.
 
-    Penalties are ``(l1, l2)``: of every code, and of every entry of the factor for each row.
+    Penalties are ``(l1, l2)``, of every code for each feature, and of every entry of the factor for each row.
     """
     if not np.isfinite(beta):
         raise CofactorError(f"beta must be a finite number (1: Kullback-Leibler, 0: Itakura-Saito). Found {beta}.")
