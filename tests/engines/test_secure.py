@@ -1,6 +1,7 @@
 """Secure summation around any engine: the same factor as in plain sight, and nothing but sums to be seen."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -11,13 +12,16 @@ from cofactor import FederatedBMF, FederatedNMF, Privacy, run
 from cofactor.data import synthetic
 from cofactor.engines import secure
 from cofactor.engines.checkpoint import Checkpoint
+from cofactor.engines.host import Host
 from cofactor.engines.secure import Secure
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
 from cofactor.plan import ByShare, Plan
 from cofactor.privacy.errors import ParameterError, PrivacyError
+from cofactor.privacy.secure_sum.messages import Terms
+from cofactor.privacy.secure_sum.protocol import Members
 from cofactor.privacy.secure_sum.server import Server
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, Message
 
 ROWS = (30, 9, 2, 23, 1)
 IN_SUMS = {
@@ -138,7 +142,9 @@ def test_a_watcher_sees_the_sum_and_who_is_in_it(Xs):
 
 def test_part_of_the_clients(Xs):
     method = catalog.make("fedavg", 3)
-    plain, hidden = (run(method, Xs, rounds=4, participation=0.6, engine=e) for e in (None, Secure()))
+    plain = run(method, Xs, rounds=4, participation=0.6)
+    with pytest.warns(UserWarning, match="over rounds may tell of single clients"):
+        hidden = run(method, Xs, rounds=4, participation=0.6, engine=Secure())
     np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-5)
     assert [r.participants for r in hidden.history] == [3] * 4
 
@@ -197,6 +203,41 @@ def test_parts_of_the_noise_are_shown_to_nobody(Xs):
 def test_fewer_participants_than_the_noise_is_made_for_are_refused(Xs):
     with pytest.raises(PrivacyError, match="the noise of this plan is whole with 3 honest clients"):
         run(private_in_sums(), Xs, participation=0.6, secure=True, watch=lambda *_: pytest.fail("a message was sent"))
+
+
+def test_sums_of_changing_clients_tell_of_single_ones(Xs):
+    """What the warning says: rounds of fedavg with three of five clients give away how many rows each one has."""
+    seen = []
+    with pytest.warns(UserWarning, match="can be subtracted from each other"):
+        run(
+            catalog.make("fedavg", 3), Xs, rounds=20, participation=0.6, secure=True,
+            watch=lambda t, answers: seen.extend((a.clients, a.message.weight) for a in answers),
+        )  # fmt: skip
+    who = np.array([np.isin(np.arange(5), clients) for clients, _ in seen], float)
+    assert np.linalg.matrix_rank(who) == 5
+    found = np.linalg.lstsq(who, np.array([weight for _, weight in seen]))[0]
+    np.testing.assert_allclose(found, ROWS, atol=1e-5)
+
+
+def test_noise_needs_no_warning(Xs):
+    """Every sum carries the whole noise, and every round is charged: differences are paid for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        plan = Plan(2, participation=0.6, privacy=Privacy(8.0, 1e-3, "client"), secure=True)
+        method, plan = build("fedavg", 3, plan, Facts(5))
+        run(method, Xs, plan)
+
+
+def test_a_client_answers_only_to_terms_that_hide_it(Xs):
+    """A server that asks for fewer neighbours than so many clients need, or for fewer clients than the noise is for."""
+    members = Members(range(120))
+    members.bring({c: Message({"x": np.float64(1)}) for c in range(120)}, {"x": ()})
+    weak = Terms(b"name", tuple(range(120)), 2, 4, 2)
+    with pytest.raises(ParameterError, match="as many neighbours and shares as its clients need"):
+        members.answer(weak, members.publics, {0: None})
+    host = Host(private_in_sums(), Xs, 0)
+    with pytest.raises(PrivacyError, match="the noise of this plan is whole with 3 honest clients"):
+        secure.answer(host, Terms(b"name", (0, 1, 2), 2), {}, {0: None})
 
 
 @pytest.mark.parametrize("how", [{"secure": True}, {"engine": Secure()}])

@@ -14,6 +14,8 @@ from cofactor.engines import secure
 from cofactor.engines.inline import Inline
 from cofactor.engines.secure import Secure, in_words
 from cofactor.methods import catalog
+from cofactor.plan import Plan
+from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import KeyFileError, PrivacyError, SignatureError
 from cofactor.privacy.secure_sum import keys
 from cofactor.privacy.secure_sum.keys import Keys
@@ -168,8 +170,13 @@ def test_a_run_with_keys_is_the_run_without(folder):
 
 
 def test_words_say_who_may_collude_and_how_keys_came():
-    assert in_words(20, keys=True) == (
+    plan = Plan(secure=True)
+    assert in_words(plan, 20, keys=True) == (
         "Each of 20 clients masks with all others; at most 13 may collude. " + secure.EXCHANGED
     )
-    assert in_words(200, keys=False).startswith("Each of 200 clients masks with 86 others; at most 40 may collude, but")
-    assert in_words(200, keys=False).endswith(secure.SAME_CHANNEL)
+    many = in_words(plan, 200, keys=False)
+    assert many.startswith("Each of 200 clients masks with 86 others; at most 40 may collude, but")
+    assert many.endswith(secure.SAME_CHANNEL)
+    assert in_words(Plan(secure=True, participation=0.5), 200, keys=False).endswith(secure.DIFFERENCES)
+    paid = Plan(secure=True, participation=0.5, privacy=Privacy(1, 1e-3))
+    assert secure.DIFFERENCES not in in_words(paid, 200, keys=False)

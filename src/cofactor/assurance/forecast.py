@@ -171,8 +171,9 @@ def meaning(*, secure: bool, unit: str = Unit.RECORD, clients: int | None = None
         "Audits give lower bounds: they find bugs, they do not prove privacy.",
     ]
     if secure:
+        few = f"at most {bound(clients).colluders}" if clients else "fewer than t"
         lines.append(
-            "With secure summation a curious server and fewer than t colluding clients see, in each round, only the "
+            f"With secure summation a curious server and {few} colluding clients see, in each round, only the "
             "sum; the sums themselves are disclosed. The cryptography is unaudited and assumes honest-but-curious "
             "parties. The total assumes the printed number of honest clients."
         )

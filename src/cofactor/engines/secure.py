@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,12 +38,17 @@ SAME_CHANNEL = (
     "Long-term keys are made when the run begins and come over the same channel as the messages: signatures do not "
     "protect from a server that hands out keys of its own."
 )
+DIFFERENCES = (
+    "Sums are over other clients in every round: they can be subtracted from each other, and over rounds may tell of "
+    "single clients."
+)
 
 
-def in_words(participants: int, *, keys: bool) -> str:
-    """Say what the masks of a round rest on: how many may collude, and how the keys came."""
-    text = str(bound(participants))
-    return f"{text[0].upper()}{text[1:]}. {EXCHANGED if keys else SAME_CHANNEL}"
+def in_words(plan: Plan, clients: int, *, keys: bool) -> str:
+    """Say what the masks of a run rest on: how many may collude, how the keys came, and whether clients change."""
+    text = str(bound(plan.participants(clients)))
+    found = [f"{text[0].upper()}{text[1:]}.", EXCHANGED if keys else SAME_CHANNEL]
+    return " ".join([*found, DIFFERENCES] if plan.participation != 1 and plan.privacy is None else found)
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,8 @@ class Secure:
         if not method.traits.additive:
             raise PrivacyError(NOT_ADDITIVE)
         plan = plan if plan.secure else replace(plan, secure=True)
+        if plan.participation != 1 and method.traits.allowance is None and self.team.here == 0:
+            warnings.warn(f"participation: {DIFFERENCES} Let all clients take part, or add noise.", stacklevel=4)
         with self.engine.open(method, Xs, plan) as session:
             yield SecureSession(session, self.keys)
 
@@ -95,7 +103,7 @@ class SecureSession:
 
     def round(self, shared: Shared, t: int, participants: Array) -> list[Answer]:
         """Step the participants, and add their messages up under masks; clients that were lost have lost their keys."""
-        self._check_parts(len(participants))
+        check_parts(self.method, len(participants))
         while True:
             try:
                 self.registry = self.registry or _merged(self.session.everywhere(new_keys, self.keys))
@@ -124,20 +132,6 @@ class SecureSession:
         """Carry one phase to all clients."""
         return _merged(self.session.everywhere(answer, terms, self.registry, inbox))
 
-    def _check_parts(self, participants: int) -> None:
-        """Refuse a round in which the honest among those that must answer would not carry the whole noise."""
-        check_enough(participants)
-        allowance = self.method.traits.allowance
-        if allowance is None:
-            return
-        honest = honest_of(participants, allowance.privacy.curious)
-        if allowance.parts > honest:
-            raise PrivacyError(
-                f"the noise of this plan is whole with {allowance.parts} honest clients, and in a round of "
-                f"{participants} only {honest} are sure to answer. Make the plan for the number of clients that take "
-                "part in a round."
-            )
-
     def stream(self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]) -> NoReturn:
         """Refuse: an update that arrives alone has no sum to hide in."""
         raise PrivacyError(NO_BUFFER)
@@ -161,6 +155,21 @@ class SecureSession:
     def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
         """As the engine does."""
         return self.session.finish(factor, work)
+
+
+def check_parts(method: Method, participants: int) -> None:
+    """Refuse a round in which the honest among those that must answer would not carry the whole noise."""
+    check_enough(participants)
+    allowance = method.traits.allowance
+    if allowance is None:
+        return
+    honest = honest_of(participants, allowance.privacy.curious)
+    if allowance.parts > honest:
+        raise PrivacyError(
+            f"the noise of this plan is whole with {allowance.parts} honest clients, and in a round of "
+            f"{participants} only {honest} are sure to answer. Make the plan for the number of clients that take "
+            "part in a round."
+        )
 
 
 def _merged(parts: list[dict[int, Any]]) -> dict[int, Any]:
@@ -192,7 +201,8 @@ def token(host: Host) -> bytes:
 
 
 def answer(host: Host, terms: Terms, registry: dict[int, bytes], inbox: dict[int, Any]) -> dict[int, bytes]:
-    """Host: return what the clients here say in the next phase."""
+    """Host: return what the clients here say in the next phase, if these are terms to which they may answer."""
+    check_parts(host.method, len(terms.clients))
     return host.kept["members"].answer(terms, registry, inbox)
 
 

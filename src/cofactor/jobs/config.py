@@ -140,7 +140,7 @@ class Config(Settings):
 
     def masks(self, clients: int) -> str | None:
         """Say what the masks of a run over so many clients rest on; None where there are none."""
-        return in_words(self.plan.participants(clients), keys=self.keys is not None) if self.secure else None
+        return in_words(self.plan, clients, keys=self.keys is not None) if self.secure else None
 
     def carrier(self) -> Engine:
         """Return the engine."""

@@ -52,7 +52,7 @@ class RunFolder:
         ``privacy`` is what a private run will cost in all, ``keys`` the public keys of its clients; rows and hashes of
         its data stay with the clients.
         """
-        folder = cls.free(path)
+        folder, masks = cls.free(path), config.masks(len(inputs))
         path.mkdir(parents=True, exist_ok=True)
         folder.write_text("run.toml", configs.to_toml(config))
         told = [replace(line, rows=None, sha256=None) for line in inputs] if privacy else list(inputs)
@@ -61,7 +61,7 @@ class RunFolder:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seed=config.seed,
             method=config.method,
-            masks=config.masks(len(inputs)),
+            masks=masks,
             rank=config.rank,
             config=json.loads(json.dumps(asdict(config))),
             versions={"python": platform.python_version(), **{p: metadata.version(p) for p in PACKAGES}},

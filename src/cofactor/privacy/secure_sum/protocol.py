@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from cofactor.privacy.errors import ParameterError
 from cofactor.privacy.secure_sum.client import Client
 from cofactor.privacy.secure_sum.keys import Keys
 from cofactor.privacy.secure_sum.messages import Terms, decode, encode
@@ -40,7 +41,9 @@ class Members:
         self._clients = {}
 
     def answer(self, terms: Terms, registry: Mapping[int, bytes], inbox: Mapping[int, Any]) -> dict[int, bytes]:
-        """Return the next message of every client here that was written to."""
+        """Return the next message of every client here that was written to; terms that hide too little are refused."""
+        if terms != terms_of(terms.session, terms.clients, terms.size):
+            raise ParameterError("the terms of a sum: expected as many neighbours and shares as its clients need.")
         if not self._clients:
             known = registry if self._registry is None else self._registry
             self._clients = {
