@@ -57,7 +57,7 @@ RECORDS: list[Any] = [
     *SCORES,
     *PARTS,
     Evaluation(3, True, 0.2, SCORES, [[1.0, None], [0.5, 0.25]], 0.1, PARTS),
-    Evaluation(2, True, privacy=COST),
+    Evaluation(2, True, privacy=COST, remark="in words"),
     Passport(0, 2, 3, 0.5, 0.9, 0.01, [["gene", 0.5]]),
     RankScan([2, 3], [0.1, None], [0.0, 0.1], [0.1, 0.2], [1.0, 0.9], [None, 0.8], 2, "because"),
     Release("a", 0, "gram", [3, 3], "float64", 72, 1.0, 2.0, {"mechanism": "Gaussian"}, "Gaussian", 2.0, 5, True),
