@@ -126,6 +126,7 @@ class Passport:
     stability: float | None = None
     drift: float | None = None
     top_features: list[Any] = field(default_factory=list)
+    markers: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from cofactor.data import synthetic
 from cofactor.methods import auto, catalog
 from cofactor.methods.blocks import blocks
 from cofactor.plan import Stop
+from cofactor.select.markers import Regressed
 
 
 def test_files_are_clients_and_the_numbers_are_those_of_python(hospitals, tmp_path):
@@ -41,11 +42,13 @@ def test_the_ledger_lists_every_array_of_every_message(hospitals, tmp_path):
     cofactor("fit", folder / "ann.csv", folder / "bob.parquet", "-k", 3, "--rounds", 4, "-q", cwd=tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
     method = catalog.make("exact", 3)
+    marked = Regressed(method.refit, np.zeros((3, 24))).schema(24)  # asked for once, when the factor is found
     for line in lines:
-        assert tuple(line["shape"]) == method.schema(24, line["round"])[line["array"]]
+        assert tuple(line["shape"]) == {**method.schema(24, line["round"]), **marked}[line["array"]]
         assert 50 not in line["shape"]
     assert {line["client"] for line in lines} == {"ann", "bob"}
-    assert len(lines) == 2 * sum(len(method.schema(24, t)) for t in range(4))
+    assert len(lines) == 2 * (sum(len(method.schema(24, t)) for t in range(4)) + len(marked))
+    assert {line["round"] for line in lines if line["array"] in marked} == {4}
 
 
 def test_the_written_config_reproduces_the_run(hospitals, tmp_path):

@@ -30,7 +30,7 @@ def test_transform_takes_rows_that_lack_features(hospitals, tmp_path):
     expected = [nnls(H[:, 4:].T, x)[0] for x in Xs[2][:, 4:]]
     np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), expected, atol=1e-4)
     pd.DataFrame(Xs[2], columns=[*names[:-1], "tp53"]).to_csv(tmp_path / "other.csv", index=False)
-    assert "found also tp53" in cofactor("transform", "run", "other.csv", cwd=tmp_path, check=2).stderr
+    assert "found also 'tp53'" in cofactor("transform", "run", "other.csv", cwd=tmp_path, check=2).stderr
 
 
 def test_the_verbs_that_only_show_something(hospitals, tmp_path):

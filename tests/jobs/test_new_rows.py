@@ -47,7 +47,7 @@ def test_a_run_transforms_its_own_inputs(home: Path, case: str, tmp_path: Path) 
     name, more = CASES[case]
     folder = fitted(home, name, tmp_path / "run", **more)
     for line in folder.inputs():
-        W, error = transform(folder, Path(line.path))
+        W, error, _ = transform(folder, Path(line.path))
         own = folder.client(line.client)
         np.testing.assert_allclose(W, np.load(own.path / "codes.npy"), atol=1e-5, err_msg=line.client)
         told = json.loads((own.path / "evaluation.json").read_text()) if case == "private" else None
@@ -59,7 +59,7 @@ def test_one_file_that_was_cut_is_transformed_as_a_whole(home: Path, tmp_path: P
     for name, more in (("blocks", {}), ("blocks", {"method": "exact"})):
         folder = fitted(home, name, tmp_path / f"{name}{len(more)}", **more)
         parts = {line.client: np.load(folder.client(line.client).path / "codes.npy") for line in folder.inputs()}
-        W, error = transform(folder, home / "all.npy")
+        W, error, _ = transform(folder, home / "all.npy")
         assert len(W) == sum(len(part) for part in parts.values())
         assert error == pytest.approx(folder.evaluation().error, rel=1e-4)
 
@@ -74,7 +74,7 @@ def test_features_are_matched_by_name_and_missing_ones_are_not_zero(home: Path, 
     less, zero = (transform(folder, tmp_path / f"{name}.csv")[0] for name in ("less", "zero"))
     assert np.abs(less - zero).max() > 1e-3
     table.assign(tp53=1).to_csv(tmp_path / "more.csv", index=False)
-    with pytest.raises(CofactorError, match=r"more\.csv: expected features of the run only, found also tp53"):
+    with pytest.raises(CofactorError, match=r"more\.csv: expected features of the run only, found also 'tp53'"):
         transform(folder, tmp_path / "more.csv")
 
 
@@ -86,7 +86,7 @@ def test_a_run_over_common_features_leaves_the_others_out(home: Path, tmp_path: 
         transform(folder, home / "a.csv")[0], transform(folder, tmp_path / "common.csv")[0], atol=1e-9
     )
     table.iloc[:, :2].to_csv(tmp_path / "others.csv", index=False)
-    with pytest.raises(CofactorError, match="expected features of the run only, found also gene0, gene1"):
+    with pytest.raises(CofactorError, match="expected features of the run only, found also 'gene0', 'gene1'"):
         transform(folder, tmp_path / "others.csv")
 
 
@@ -94,7 +94,7 @@ def test_a_group_column_is_not_a_feature_of_new_rows(tmp_path: Path) -> None:
     table = pd.DataFrame(np.random.default_rng(0).random((12, 4)), columns=list("wxyz")).assign(ward=[1, 2] * 6)
     table.to_csv(tmp_path / "all.csv", index=False)
     folder = fit(Config([str(tmp_path / "all.csv")], 2, group_by="ward", rounds=2), tmp_path / "run")
-    W, _ = transform(folder, tmp_path / "all.csv")
+    W, *_ = transform(folder, tmp_path / "all.csv")
     own = [np.load(folder.client(name).path / "codes.npy") for name in ("1", "2")]
     np.testing.assert_allclose(W[::2], own[0], atol=1e-5)
     np.testing.assert_allclose(W[1::2], own[1], atol=1e-5)
@@ -106,14 +106,14 @@ def test_neither_is_the_label_of_a_split(by: str, tmp_path: Path) -> None:
     table.to_csv(tmp_path / "all.csv", index=False)
     config = Config([str(tmp_path / "all.csv")], 2, split=2, by=by, label="kind", alpha=5, rounds=2)
     folder = fit(config, tmp_path / "run")
-    W, error = transform(folder, tmp_path / "all.csv")
+    W, error, _ = transform(folder, tmp_path / "all.csv")
     assert (W.shape, error) == ((12, 2), pytest.approx(folder.evaluation().error, rel=1e-5))
 
 
 def test_wrong_rows_are_refused(home: Path, tmp_path: Path) -> None:
     folder = fitted(home, "clusters", tmp_path / "run")
     np.save(tmp_path / "wide.npy", np.ones((2, 9)))
-    with pytest.raises(CofactorError, match=r"wide\.npy: expected 5 features like the factor, found 9"):
+    with pytest.raises(CofactorError, match=r"wide\.npy: expected 5 features like the run, found 9"):
         transform(folder, tmp_path / "wide.npy")
     bits = fitted(home, "boolean", tmp_path / "bits")
     with pytest.raises(CofactorError, match=r"all\.npy"):
@@ -126,7 +126,7 @@ def test_recommendations_come_from_the_factor_alone(home: Path, tmp_path: Path) 
     found = recommend(folder, tmp_path / "mine.csv", 3)
     assert {user: len(items) for user, items in found.items()} == {"me": 3, "you": 3}
     assert "m1" not in found["me"]
-    W, error = transform(folder, tmp_path / "mine.csv")
+    W, error, _ = transform(folder, tmp_path / "mine.csv")
     assert (len(W), np.isfinite(error)) == (2, True)
     with pytest.raises(CofactorError, match="expected a run on ratings, found one of method 'exact'"):
         recommend(fitted(home, "real", tmp_path / "real"), tmp_path / "mine.csv", 3)

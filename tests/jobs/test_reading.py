@@ -138,13 +138,18 @@ def test_an_error_on_one_process_is_raised_on_all(home: Path) -> None:
         together(2, lambda engine: read(config, Place(engine)))
 
 
-def test_names_are_those_of_files_with_a_number_where_they_repeat(home: Path, tmp_path: Path) -> None:
+def test_names_are_those_of_files_of_folders_where_they_repeat_and_else_have_a_number(
+    home: Path, tmp_path: Path
+) -> None:
     for folder in ("north", "south"):
         (tmp_path / folder).mkdir()
         np.save(tmp_path / folder / "data.npy", np.eye(4))
     np.save(tmp_path / "east.npy", np.eye(4))
     files = [str(tmp_path / name) for name in ("north/data.npy", "east.npy", "south/data.npy")]
-    assert alone(Config(files, 2)).names == ["data-0", "east", "data-2"]
+    assert alone(Config(files, 2)).names == ["north", "east", "south"]
+    np.save(tmp_path / "data.npy", np.eye(4))
+    np.savez(tmp_path / "data.npz", np.eye(4))
+    assert alone(Config([str(tmp_path / "data.npy"), str(tmp_path / "data.npz")], 2)).names == ["data-0", "data-1"]
 
 
 def test_rows_are_grouped_by_a_column(tmp_path: Path) -> None:

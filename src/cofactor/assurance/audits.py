@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cofactor.assurance import ledger, transcript, worst_case
@@ -38,22 +39,29 @@ def chains(found: ledger.Check) -> Audit:
     return Audit("hash chain", ledger.FILE, found.ok, text)
 
 
-def transcript_of(lines: Iterable[Line], method: Any, n_features: int) -> Audit:
-    """Check every entry of a ledger against the schema and the costs of its round; None is a method not to be had."""
+def transcript_of(
+    lines: Iterable[Line], method: Any, n_features: int, asked: Mapping[int, transcript.Schema] | None = None
+) -> Audit:
+    """Check every entry of a ledger against the schema and the costs of its round; None is a method not to be had.
+
+    ``asked`` are schemas of rounds of sums before the first round of the method and after its last.
+    """
     known = [line for line in lines if line.entry]
     if method is None:
         return Audit("transcript", ledger.FILE, None, "what clients that lack features send depends on which they lack")
-    faults = list(entry_faults(known, method, n_features))
+    faults = list(entry_faults(known, method, n_features, asked or {}))
     text = f"{len(known)} entries as declared" if not faults else _few(faults)
     return Audit("transcript", ledger.FILE, not faults, text)
 
 
-def entry_faults(lines: Iterable[Line], method: Any, n_features: int) -> Iterator[str]:
+def entry_faults(
+    lines: Iterable[Line], method: Any, n_features: int, asked: Mapping[int, transcript.Schema] = MappingProxyType({})
+) -> Iterator[str]:
     """Yield what of a ledger the method does not declare: arrays, forms, bytes, costs, noise, and what is missing."""
     lines, known = list(lines), method.traits.allowance is not None
     rounds = {line.entry["round"] for line in lines}
     most = method.rounds if method.rounds is not None else max(rounds, default=0) + 1
-    schemas = {t: method.schema(n_features, t) for t in rounds if 0 <= t < most}
+    schemas = {t: method.schema(n_features, t) for t in rounds if 0 <= t < most} | dict(asked)
     sent = Counter((line.entry["client"], line.entry["round"], line.entry["array"]) for line in lines)
     for number, entry in lines:
         where, name, t = f"line {number}", entry["array"], entry["round"]

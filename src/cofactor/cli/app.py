@@ -110,14 +110,18 @@ def resume(run: RunPath, json: Json = False, quiet: Quiet = False) -> None:
 def transform(
     run: RunPath,
     file: Annotated[Path, typer.Argument(help="New rows with the features of the run.")],
-    out: Annotated[Path, typer.Option(help="Where the codes go (.npy).")] = Path("codes.npy"),
+    out: Annotated[Path, typer.Option(help="Where codes go: .npy, .csv, .tsv, .parquet, .h5ad.")] = Path("codes.npy"),
     layer: Annotated[str | None, typer.Option(help="Layer of an h5ad file.")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Compute the codes of new rows for the shared factor, on the machine that holds them.
 
-    Example: cofactor transform run new.csv --out codes.npy
+    Tables keep the names of rows; an h5ad file is written again with codes, factor and markers in it.
+
+    Example: cofactor transform run new.csv --out codes.csv
+
+    Example: cofactor transform run new.h5ad --out new_with_codes.h5ad
     """
     from cofactor.cli import verbs
 
@@ -189,6 +193,22 @@ def passports(run: RunPath, json: Json = False) -> None:
     from cofactor.cli import verbs
 
     verbs.passports(run, as_json=json)
+
+
+@app.command()
+def markers(
+    run: RunPath,
+    top: Annotated[int, typer.Option(help="How many features of each component.")] = 20,
+    out: Annotated[Path | None, typer.Option(help="A tsv file for the table.")] = None,
+    json: Json = False,
+) -> None:
+    """Show the features that go with each component more than with the others, best first.
+
+    Example: cofactor markers run --top 20 --out markers.tsv
+    """
+    from cofactor.cli import verbs
+
+    verbs.markers(run, top, out, as_json=json)
 
 
 @app.command()

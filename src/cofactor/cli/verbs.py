@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from cofactor import records
 from cofactor.cli import federation
 from cofactor.cli.progress import Progress
+from cofactor.data.formats.codes import write_codes
 from cofactor.engines.team import speaks
 from cofactor.files import atomic
 from cofactor.jobs import config as configs
@@ -23,9 +24,10 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import Job
 from cofactor.records import ClientScore, Evaluation, Passport
+from cofactor.select.markers import to_tsv
 from cofactor.types import CofactorError
 
-LEFT = ("top features", "items", "part", "user")
+LEFT = ("markers", "top features", "items", "part", "user")
 """Columns of words."""
 
 
@@ -159,13 +161,17 @@ def _show_clients(result: Evaluation) -> None:
 
 def transform(run: Path, file: Path, out: Path, *, layer: str | None, as_json: bool, quiet: bool) -> None:
     """Write the codes of new rows."""
-    W, error = new_rows.transform(RunFolder.open(run), file, layer=layer)
-    with atomic(out) as stream:
-        np.save(stream, W)
+    folder = RunFolder.open(run)
+    found = new_rows.transform(folder, file, layer=layer)
+    if out.suffix.lower() == ".h5ad":
+        new_rows.annotate_file(folder, file, out, found)
+    else:
+        write_codes(out, found.codes, found.rows)
     if as_json:
-        print(json.dumps({"codes": str(out), "rows": len(W), "error": error}))
+        print(json.dumps({"codes": str(out), "rows": len(found.codes), "error": found.error}))
     elif not quiet:
-        Console().print(f"{len(W)} rows, relative error {error:.4f}, codes in {out}", soft_wrap=True)
+        said = f"{len(found.codes)} rows, relative error {found.error:.4f}, codes in {out}"
+        Console().print(said, soft_wrap=True, markup=False)
 
 
 def recommend(run: Path, file: Path, n: int, *, as_json: bool) -> None:
@@ -208,6 +214,23 @@ def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_j
         Console().print(f"Suggested rank: {scan.suggestion}. {scan.reason}")
 
 
+def markers(run: Path, top: int, out: Path | None, *, as_json: bool) -> None:
+    """Print the markers of a run's components, or write them as a table."""
+    found = new_rows.markers(RunFolder.open(run), top)
+    if out is not None:
+        with atomic(out) as stream:
+            stream.write(to_tsv(found).encode())
+    if as_json:
+        print(json.dumps([asdict(line) for line in found], indent=1))
+    elif out is not None:
+        Console().print(f"{len(found)} markers in {out}", soft_wrap=True, markup=False)
+    else:
+        by: dict[int, list[str]] = {}
+        for line in found:
+            by.setdefault(line.component, []).append(str(line.feature))
+        _show_rows([{"component": i, "markers": ", ".join(names)} for i, names in by.items()])
+
+
 def passports(run: Path, *, as_json: bool) -> None:
     """Print the passports of a run's components, the largest share first."""
     folder = RunFolder.open(run)
@@ -222,6 +245,7 @@ def passports(run: Path, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(records.plain(found), indent=1))
         return
+    marked = any(p.markers for p in found)
     _show_rows(
         [
             {
@@ -230,7 +254,7 @@ def passports(run: Path, *, as_json: bool) -> None:
                 "clients": f"{p.clients_found}/{p.n_clients}",
                 "stability": p.stability,
                 "drift": p.drift,
-                "top features": ", ".join(name for name, _ in p.top_features[:6]),
+                "markers" if marked else "top features": ", ".join(n for n, _ in (p.markers or p.top_features)[:6]),
             }
             for p in sorted(found, key=lambda p: -p.share)
         ]

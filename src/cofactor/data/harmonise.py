@@ -69,8 +69,16 @@ def spread(X: Data, index: Array, n_features: int) -> Data:
     return _columns(X, back)
 
 
-def onto(table: Table, names: Sequence[str], *, lacking: bool, others: bool, aside: Container[str] = ()) -> Data:
-    """Return new rows over the features of a model, by name.
+def onto(
+    table: Table,
+    names: Sequence[str],
+    *,
+    lacking: bool,
+    others: bool,
+    aside: Container[str] = (),
+    whose: str = "the model",
+) -> Data:
+    """Return new rows over the features of a model (or of ``whose``), by name.
 
     ``lacking`` ones may be missing (not zero), and ``others`` may be there and are left out; columns that are set
     ``aside`` always are. Anything else is refused.
@@ -82,10 +90,10 @@ def onto(table: Table, names: Sequence[str], *, lacking: bool, others: bool, asi
     mine = [i for i, name in enumerate(found) if name in place]
     extra = [name for name in found if name not in place and name not in aside]
     if extra and not (others and mine):
-        raise DataError(f"{table.source}: expected features of the model only, found also {_some(extra)}.")
+        raise DataError(f"{table.source}: expected features of {whose} only, found also {_some(extra)}.")
     missing = [name for name in names if name not in set(found)]
     if missing and (not lacking or not mine):
-        raise DataError(f"{table.source}: expected the features of the model, found none of {_some(missing)}.")
+        raise DataError(f"{table.source}: expected the features of {whose}, found none of {_some(missing)}.")
     X = table.X if len(mine) == table.shape[1] else _columns(table.X, np.array(mine))
     return spread(X, np.array([place[found[i]] for i in mine]), len(names))
 

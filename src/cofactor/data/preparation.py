@@ -99,6 +99,13 @@ class Preparation:
             left = left if step.keeps is None else left[step.keeps]
         return [str(name) for name in left]
 
+    def places(self, index: Array) -> Array:
+        """Return where features at ``index`` stand among those that are left; others are left out."""
+        for step in self.steps:
+            if step.keeps is not None:
+                index = (np.cumsum(step.keeps) - 1)[index[step.keeps[index]]]
+        return index
+
     def arrays(self) -> dict[str, Array]:
         """Return all that a reader needs to repeat it, as arrays; nothing where there are no steps."""
         if not self:

@@ -11,6 +11,7 @@ import numpy as np
 
 from cofactor.data.preparation import Preparation
 from cofactor.files import atomic
+from cofactor.select.markers import SCORES
 from cofactor.types import Array, CofactorError
 
 UNNAMED = "feature"
@@ -34,7 +35,7 @@ def arrays(held: Saved) -> dict[str, Array]:
     named = {"feature_names": held.features, "input_names": held.inputs if held.preparation else None}
     found: dict[str, Any] = {name: np.array(value) for name, value in named.items() if value is not None}
     found |= {"input_width": np.array(held.width)} if held.preparation else {}
-    found |= {} if held.scores is None else {"marker_scores": held.scores}
+    found |= {} if held.scores is None else {SCORES: held.scores}
     return {"factor": held.factor, **found, **held.preparation.arrays()}
 
 
@@ -61,7 +62,7 @@ def read(path: Path) -> Saved:
     if names is not None and len(names) != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} feature names, found {len(names)}.")
     width = int(found.get("input_width", H.shape[1]))
-    return Saved(H, names, inputs or names, width, Preparation.from_arrays(found), found.get("marker_scores"))
+    return Saved(H, names, inputs or names, width, Preparation.from_arrays(found), found.get(SCORES))
 
 
 def _names(found: Array | None) -> list[str] | None:

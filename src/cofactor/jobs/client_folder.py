@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -39,9 +39,11 @@ class ClientFolder:
         """Write a record as JSON."""
         write(self.path / name, lambda file: file.write(as_json(value, indent=1).encode()))
 
-    def write_codes(self, W: Array) -> None:
-        """Write the client's codes."""
+    def write_codes(self, W: Array, rows: Sequence[str] | None = None) -> None:
+        """Write the client's codes, and the names of their rows, one on each line."""
         write(self.path / "codes.npy", lambda file: np.save(file, W))
+        if rows is not None:
+            write(self.path / "rows.txt", lambda file: file.write("".join(f"{name}\n" for name in rows).encode()))
 
     def write_own(self, V: Array) -> None:
         """Write what the client adds to the factor for itself (k x m)."""

@@ -49,11 +49,12 @@ class Conclude:
     private: bool
     compares: bool
     held: Any = None
+    rows: list[str] | None = None
 
     def __call__(self, client: Client, factor: Array) -> Finding | None:
         """Write codes and pictures; return the finding that all may see."""
         X, W = client.data, client.codes
-        self.folder.write_codes(W)
+        self.folder.write_codes(W, self.rows)
         if (weight := self.method.traits.apart) is not None:
             self.folder.write_own(own_part(X, W, factor, weight))
         tally = self.kind.tally(self.method, X, W, factor)

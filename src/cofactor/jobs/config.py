@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cofactor import records
+from cofactor.data.preparation import Preparation
 from cofactor.engines.contract import Engine
 from cofactor.engines.named import NAMES, named
 from cofactor.engines.secure import in_words
@@ -31,7 +32,15 @@ CHOICES = {
     "duplicates": ("error", "mean"),
     "holdout": ("time", "random", "user"),
 }
-NOT_FOR_RATINGS = {"features": "same", "layer": None, "image": None, "split": None, "group_by": None, "secure": False}
+NOT_FOR_RATINGS = {
+    "features": "same",
+    "layer": None,
+    "image": None,
+    "prepare": None,
+    "split": None,
+    "group_by": None,
+    "secure": False,
+}
 """Settings without a meaning for ratings, and what they are then."""
 
 
@@ -50,6 +59,7 @@ class Config(Settings):
             raise CofactorError("expected at least one input file, found none.")
         self._check_words()
         self._check_numbers()
+        self._check_preparation()
         if self.kind == "blocks":
             self._check_blocks()
         self._check_ratings()
@@ -94,6 +104,26 @@ class Config(Settings):
             raise CofactorError(f"alpha must be a positive number. Found {self.alpha}.")
         if not 0 < self.holdout_share < 1:
             raise CofactorError(f"holdout_share must be in (0, 1). Found {self.holdout_share}.")
+
+    def _check_preparation(self) -> None:
+        """Refuse steps that there are not, or that a private run would have to pay for."""
+        steps = self.preparation
+        if self.privacy is not None:
+            steps.check_private()
+        if steps and not self.asks:
+            raise CofactorError(
+                "prepare: expected none in a federation, whose clients prepare their own data beforehand."
+            )
+
+    @property
+    def asks(self) -> bool:
+        """Whether clients can be asked for sums besides those of the method; in a federation they know only that."""
+        return self.engine != "flare"
+
+    @property
+    def preparation(self) -> Preparation:
+        """What is done with every row first; not settled on data yet."""
+        return Preparation.of(self.prepare)
 
     @property
     def kind(self) -> str:
@@ -170,7 +200,12 @@ class Config(Settings):
 
     def _check_blocks(self) -> None:
         """Refuse clients that are no blocks of consecutive rows and columns."""
-        others = {"--group-by": self.group_by, "--by": self.by not in ("iid", "rows"), "--ratings": self.ratings}
+        others = {
+            "--prepare": self.prepare,
+            "--group-by": self.group_by,
+            "--by": self.by not in ("iid", "rows"),
+            "--ratings": self.ratings,
+        }
         found = [f"{len(self.inputs)} files"] if len(self.inputs) > 1 else []
         found += [name for name, value in others.items() if value]
         if found:

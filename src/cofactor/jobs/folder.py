@@ -242,6 +242,24 @@ class RunFolder:
         lines = ("\t".join([name, *(repr(float(v)) for v in column)]) for name, column in zip(names, H.T, strict=True))
         self.write_text("factor.tsv", "\n".join([head, *lines]) + "\n")
 
+    def write_preparation(self, arrays: Mapping[str, Array]) -> None:
+        """Write what the steps before the fit have learned, so that they can be repeated."""
+        write(self.path / "preparation.npz", lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+    def preparation(self) -> dict[str, Array]:
+        """Read it; nothing where there are no steps."""
+        file = self.path / "preparation.npz"
+        if not file.exists():
+            return {}
+        with np.load(file) as arrays:
+            return dict(arrays)
+
+    def public(self) -> dict[str, Array]:
+        """Read all arrays of the factor's file: what everybody may have of a finished run."""
+        self.factor()  # says what to do where a run has not ended
+        with np.load(self.path / "factor.npz") as arrays:
+            return dict(arrays)
+
     def factor(self) -> tuple[Array, list[str]]:
         """Read (H, feature names)."""
         file = self.path / "factor.npz"

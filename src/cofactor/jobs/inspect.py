@@ -10,9 +10,12 @@ from cofactor.assurance import audits, ledger
 from cofactor.assurance.audits import Audit
 from cofactor.assurance.spending import Spending, record, spending
 from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.preparing import schemas
+from cofactor.local.refit import refit
 from cofactor.methods.build import Facts, build
 from cofactor.privacy import account
 from cofactor.privacy.errors import LedgerError
+from cofactor.select.markers import SCORES, Regressed
 
 
 def spent(folder: RunFolder) -> Spending:
@@ -48,7 +51,7 @@ def of_folder(folder: RunFolder, method: Any) -> list[Audit]:
     features = folder.manifest_record().inputs[0].features
     found = [
         audits.chains(folder.verify()),
-        audits.transcript_of(ledger.read(folder.ledger_file), method, features),
+        audits.transcript_of(ledger.read(folder.ledger_file), method, features, _asked(folder)),
     ]
     private = method is not None and method.traits.allowance is not None
     return [*found, _budget(folder)] if private else found
@@ -59,6 +62,15 @@ def _budget(folder: RunFolder) -> Audit:
         return audits.budget(spent(folder))
     except LedgerError as error:
         return Audit("budget", ledger.CHARGES, False, str(error))
+
+
+def _asked(folder: RunFolder) -> dict[int, dict[str, tuple[int, ...]]]:
+    """Return what clients may send before the first round, for preparation, and after the last one, for markers."""
+    found = schemas(folder.preparation())
+    if folder.finished and SCORES in (arrays := folder.public()):
+        H = arrays["factor"]
+        found[folder.evaluation().rounds] = Regressed(refit, H).schema(H.shape[1])
+    return found
 
 
 def method_of(folder: RunFolder) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,18 @@ import numpy as np
 from cofactor import kinds
 from cofactor.assurance.ledger import MANY, TOGETHER
 from cofactor.assurance.spending import record
-from cofactor.engines.contract import Callback, Engine
+from cofactor.engines.contract import Answer, Callback, Engine
 from cofactor.engines.loop import Run, run
 from cofactor.engines.secure import Secure
+from cofactor.engines.totals import totals
+from cofactor.jobs import preparing
 from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.journal import Journal
 from cofactor.jobs.judge import evaluation, is_small, matches, passport_record, passports
 from cofactor.jobs.place import Place
+from cofactor.jobs.preparing import Prepared
 from cofactor.jobs.reading import Inputs, hashes, read
 from cofactor.kinds.kind import Kind
 from cofactor.local.columns import groups
@@ -30,6 +33,7 @@ from cofactor.methods.build import Facts, build
 from cofactor.plan import ROUNDS, Plan
 from cofactor.privacy.signing import Key
 from cofactor.records import Evaluation, Input
+from cofactor.select.markers import SCORES, Regressed, table, to_tsv
 from cofactor.types import Array, CofactorError
 
 
@@ -47,6 +51,7 @@ class Job:
     names: list[str]
     place: Place
     rounds: int | None
+    prepared: Prepared = field(default_factory=Prepared)
 
     @property
     def kind(self) -> Kind:
@@ -59,6 +64,8 @@ class Job:
         return self.method.traits.allowance is not None
 
 
+MOST = 100
+"""Markers of a component that a run folder lists."""
 Announce = Callable[[Job], Any]
 """Called once, when all is settled and nothing has left yet."""
 
@@ -100,7 +107,7 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = (), announce: Announce 
         place.alone("the run folder", lambda: held.enter_context(folder.held()))
         if place.alone("the run folder", lambda: folder.finished):  # by whoever held it
             return folder
-        job = prepare(config, place)
+        job = prepare(config, place, folder.preparation())
         before = {line.path: line.sha256 for line in folder.inputs()}
         for path, found in hashes(job.config, place).items():
             if before.get(path) != found:
@@ -109,9 +116,13 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = (), announce: Announce 
         return carry(job, folder, callbacks)
 
 
-def prepare(config: Config, place: Place) -> Job:
-    """Read the clients of this process, build the method for those of all, and refuse what cannot be run."""
+def prepare(config: Config, place: Place, known: Mapping[str, Array] | None = None) -> Job:
+    """Read and prepare the clients of this process, build the method for those of all, and refuse what cannot be run.
+
+    ``known`` is what the steps of a preparation have learned in a run that is resumed.
+    """
     config, inputs = read(config, place)
+    inputs, prepared = preparing.prepare(config, inputs, place, known or {})
     names = place.together("the clients", inputs.names)
     facts = _facts(config, inputs, place, len(names))
     _check_sizes(config, facts)
@@ -119,10 +130,11 @@ def prepare(config: Config, place: Place) -> Job:
     if not place.remote:
         first = sum(place.together("the clients", [len(inputs.names)])[: place.here])
         with place.guard("the inputs"):
-            inputs = replace(
-                inputs, data=kinds.check(method.traits.kind, inputs.data, first=first, empty=plan.privacy is not None)
-            )
-    return Job(config, method, plan, inputs, names, place, None if plan.stream else plan.rounds or ROUNDS)
+            told: dict[str, Any] = {"clients": inputs.labels(), "features": inputs.feature_names}
+            told["empty"] = plan.privacy is not None
+            inputs = replace(inputs, data=kinds.check(method.traits.kind, inputs.data, first=first, **told))
+    rounds = None if plan.stream else plan.rounds or ROUNDS
+    return Job(config, method, plan, inputs, names, place, rounds, prepared)
 
 
 def _facts(config: Config, inputs: Inputs, place: Place, clients: int) -> Facts:
@@ -164,7 +176,10 @@ def keys_of(job: Job, folder: RunFolder) -> dict[str, Key]:
 
 def _create(out: Path, job: Job, lines: list[Input], keys: dict[str, str]) -> RunFolder:
     total = record(job.method.traits.allowance.total()) if job.private else None
-    return RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None)
+    folder = RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None)
+    if job.prepared.arrays:
+        folder.write_preparation(job.prepared.arrays)
+    return folder
 
 
 def _carrier(job: Job) -> Engine:
@@ -183,12 +198,14 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     alike = job.kind.compares and inputs.known is None
     compares = alike and not apart and is_small(inputs.data, job.place)
     streams = job.plan.stream is not None
-    journal = Journal(job.place, folder, job.names, job.method, callbacks, compares, streams, keys_of(job, folder))
+    keys, asked = keys_of(job, folder), job.prepared.asked
+    journal = Journal(job.place, folder, job.names, job.method, callbacks, compares, streams, keys, asked)
     if streams:
         journal.begin(0)  # a stream has no checkpoint: it begins anew
+    none: list[Any] = [None] * len(inputs.names)
     work = [
-        Conclude(job.kind, job.method, name, folder.client(name), config.seed, job.private, compares, held)
-        for name, held in zip(inputs.names, inputs.held or [None] * len(inputs.names), strict=True)
+        Conclude(job.kind, job.method, name, folder.client(name), config.seed, job.private, compares, held, rows)
+        for name, held, rows in zip(inputs.names, inputs.held or none, inputs.rows or none, strict=True)
     ]
     outcome = run(
         job.method,
@@ -202,16 +219,45 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
         callbacks=[journal.round],
         work=work,
     )
+    scores = _markers(job, outcome, journal)
     ends = journal.end()
-    job.place.alone("the result", lambda: _write(job, folder, outcome, journal.factors, ends))
+    job.place.alone("the result", lambda: _write(job, folder, outcome, journal.factors, ends=ends, scores=scores))
     return folder
 
 
-def _write(job: Job, folder: RunFolder, outcome: Run, factors: Sequence[Array], ends: Mapping[str, Any]) -> None:
+def _markers(job: Job, outcome: Run, journal: Journal) -> Array | None:
+    """Ask all clients once more, for the sums that markers need; None where there are none, or they may not leave."""
+    inputs, t = job.inputs, len(outcome.history)
+    apart = job.plan.stream is not None and job.place.count > 1  # the server of such a stream may have no client
+    if job.kind.name != "real" or job.private or inputs.feature_names is None or apart or not job.config.asks:
+        return None
+    m = outcome.factor.shape[1]
+    question = Regressed(job.method.refit, outcome.factor, None if inputs.known is None else groups(inputs.known, m))
+
+    def watch(_: int, answers: Sequence[Answer]) -> None:
+        journal.sent(t, answers)
+
+    sums = totals(question, inputs.data, m, engine=_carrier(job), secure=job.plan.secure, watch=watch)
+    return question.scores(sums)
+
+
+def _write(
+    job: Job,
+    folder: RunFolder,
+    outcome: Run,
+    factors: Sequence[Array],
+    *,
+    ends: Mapping[str, Any],
+    scores: Array | None,
+) -> None:
     """Write what all share: factor, arrivals, passports, the end of the ledger, and last the evaluation."""
     config, names = job.config, job.inputs.feature_names
-    rows, more = job.kind.public(job.method) if job.kind.public else (None, None)
+    rows, more = job.kind.public(job.method) if job.kind.public else (None, {})
+    more = {**more, **job.prepared.arrays, **({} if scores is None else {SCORES: scores})}
     folder.write_factor(outcome.factor, names, image_shape=config.image_shape, rows=rows, more=more)
+    best = [] if scores is None else table(scores, outcome.factor, names, top=MOST)
+    if best:
+        folder.write_text("markers.tsv", to_tsv(best))
     if outcome.arrivals:
         lines = [arrival._asdict() | {"client": job.names[arrival.client]} for arrival in outcome.arrivals]
         folder.write_json("arrivals.json", {"arrivals": lines, "absent": [job.names[j] for j in outcome.absent]})
@@ -222,7 +268,7 @@ def _write(job: Job, folder: RunFolder, outcome: Run, factors: Sequence[Array], 
     else:
         found = passports(outcome.findings, outcome, factors, names=names, seed=config.seed)
         if found:
-            folder.write_json("passports.json", [passport_record(p) for p in found])
+            folder.write_json("passports.json", [passport_record(p, best) for p in found])
         match = matches(found, outcome.findings)
         result = evaluation(job.kind, outcome.findings, outcome, config, match=match)
     folder.write_history(outcome.history)

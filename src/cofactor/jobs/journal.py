@@ -22,7 +22,10 @@ from cofactor.types import Array, Shared
 
 @dataclass
 class Journal:
-    """The journal of a run; ``keys`` are those of the clients of this process, and of none where nothing is private."""
+    """The journal of a run; ``keys`` are those of the clients of this process, and of none where nothing is private.
+
+    ``asked`` is what left the clients before the first round, by round: sums for a preparation.
+    """
 
     place: Place
     folder: RunFolder
@@ -32,6 +35,7 @@ class Journal:
     compares: bool = False
     streams: bool = False
     keys: Mapping[str, Key] = field(default_factory=dict)
+    asked: Sequence[tuple[int, Sequence[Answer]]] = ()
     factors: deque[Array] = field(default_factory=lambda: deque(maxlen=LAST_ROUNDS + 1))
     ledger: Writer | None = None
     files: dict[str, Signed] = field(default_factory=dict)
@@ -63,6 +67,8 @@ class Journal:
             self.files = self.folder.books()
         else:
             self.ledger = self.folder.log_messages(self.names)
+            for t, answers in self.asked:
+                self.ledger(t, answers)
 
     def sent(self, t: int, answers: Sequence[Answer]) -> None:
         """Write the ledger; in rounds all processes wait, since none may go on with, or save, what is not in it."""

@@ -24,6 +24,7 @@ from cofactor.plan import Plan, Stop
 from cofactor.privacy.errors import PrivacyError
 from cofactor.ratings.ranking import means
 from cofactor.records import ClientScore, Evaluation, Part, Passport
+from cofactor.select.markers import Marker
 from cofactor.select.passports import LAST_ROUNDS, assemble
 from cofactor.select.passports import Passport as Found
 from cofactor.types import Array, CofactorError, Data
@@ -102,10 +103,11 @@ def matches(found: Sequence[Found], findings: Sequence[Finding]) -> list[list[fl
     return [[cosine if known else None for cosine, known in zip(p.cosines, there, strict=True)] for p in found]
 
 
-def passport_record(p: Found) -> Passport:
-    """Return a passport as a run folder holds it."""
+def passport_record(p: Found, markers: Sequence[Marker] = ()) -> Passport:
+    """Return a passport as a run folder holds it, with the best of the markers of all components that are its own."""
     features: list[Any] = [[str(name), weight] for name, weight in p.features]
-    return Passport(p.component, p.clients, p.n_clients, p.share, p.stability, p.drift, features)
+    own = [[str(m.feature), m.score] for m in markers if m.component == p.component][: len(features) or None]
+    return Passport(p.component, p.clients, p.n_clients, p.share, p.stability, p.drift, features, own)
 
 
 def add_pooled(folder: RunFolder) -> Evaluation:

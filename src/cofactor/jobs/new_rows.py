@@ -4,43 +4,83 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cofactor import kinds
 from cofactor.data import load
-from cofactor.data.formats.table import Table
+from cofactor.data.formats.table import Table, need
+from cofactor.data.harmonise import onto
+from cofactor.data.preparation import Preparation
+from cofactor.estimators.annotate import annotate
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
-from cofactor.jobs.reading import in_places, read_table, reordered
-from cofactor.local.columns import SomeColumns
+from cofactor.jobs.preparing import NAMES
+from cofactor.jobs.reading import in_places, read_table
+from cofactor.kinds.numbers import CLUSTERED
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
+from cofactor.select.markers import SCORES, Marker, table
 from cofactor.types import Array, CofactorError, Data
 
 if TYPE_CHECKING:
     from cofactor.estimators.mf import FederatedMF
 
 
-def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> tuple[Array, float]:
-    """Return the codes of new rows for a run's factor, and their relative error; features are matched by name."""
+class NewRows(NamedTuple):
+    """Codes of new rows (n x k), their relative error, and their names, where they have some."""
+
+    codes: Array
+    error: float
+    rows: list[str] | None = None
+
+
+def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> NewRows:
+    """Return the codes of new rows for a run's factor; they are prepared as its own, and features matched by name."""
     H, names = folder.factor()
     config = folder.config()
     method, kind = method_of(config, len(folder.manifest_record().inputs)), kinds.named(config.kind)
+    rows: list[str] | None
     if kind.name == "ratings":
-        X = _ratings(folder, path)[2]
+        _, rows, X = _ratings(folder, path)
     else:
+        steps = folder.preparation()
+        known = [str(name) for name in steps[NAMES]] if steps else names
         plain = replace(config, layer=layer or config.layer, group_by=None, label=None, split=None)
-        table = read_table(str(path), plain)
-        aside = {name for name in (config.group_by, config.label) if name}
-        X = _in_order(table, names, path, some=config.features == "intersection", aside=aside)
-        if X.shape[1] != H.shape[1]:
-            raise CofactorError(f"{path}: expected {H.shape[1]} features like the factor, found {X.shape[1]}.")
+        read = read_table(str(path), plain)
+        X, rows = _over(read, known, config), read.row_names
+        X = Preparation.from_arrays(steps)(kinds.check_one(CLUSTERED, X, path.name, known) if steps else X)
     kind = kinds.named(method.traits.kind)
-    X = kind.check(X, path.name)
+    X = kinds.check_one(kind, X, path.name, names)
     W = method.refit(X, H)
-    return W, kind.score(kind.tally(method, X, W, H)).error
+    return NewRows(W, kind.score(kind.tally(method, X, W, H)).error, rows)
+
+
+def annotate_file(folder: RunFolder, path: Path, out: Path, found: NewRows) -> None:
+    """Write an h5ad file again with codes, factor, marker scores and facts in it, where scanpy looks for them."""
+    if path.suffix.lower() != ".h5ad":
+        raise CofactorError(
+            f"{out}: expected new rows in an h5ad file to write one, found {path.name}; use .csv, .parquet or .npy."
+        )
+    anndata = need("anndata", "bio", path=path)
+    held, public, config = anndata.read_h5ad(path), folder.public(), folder.config()
+    facts: dict[str, Any] = {"method": config.method, "n_components": config.rank, "prepare": config.prepare or ""}
+    facts |= {"cofactor": folder.manifest_record().cofactor} | ({} if config.privacy else {"error": found.error})
+    names = [str(name) for name in public["feature_names"]]
+    annotate(held, found.codes, public["factor"], names, facts=facts, scores=public.get(SCORES))
+    held.write_h5ad(out)
+
+
+def _over(table: Table, names: list[str], config: Config) -> Data:
+    """Return rows over the features of a run; without names by position."""
+    unnamed = names == [f"feature{i}" for i in range(len(names))]
+    aside = {name for name in (config.group_by, config.label) if name}
+    X = table.X
+    if not unnamed:
+        some = config.features == "intersection"
+        X = onto(table, names, lacking=True, others=some, aside=aside, whose="the run")
+    if X.shape[1] != len(names):
+        raise CofactorError(f"{table.source}: expected {len(names)} features like the run, found {X.shape[1]}.")
+    return X
 
 
 def method_of(config: Config, clients: int, *, rows: int = 1, features: int = 1) -> Method:
@@ -50,21 +90,18 @@ def method_of(config: Config, clients: int, *, rows: int = 1, features: int = 1)
     return build(name, config.rank, config.plan, Facts(clients, features, rows), options)[0]
 
 
-def _in_order(table: Table, names: list[str], path: Path, *, some: bool, aside: set[str]) -> Data:
-    """Return the rows with the features of the factor; features that the file lacks are missing, not zero.
-
-    Of a run over ``some`` features of its inputs, others are left out here too, as are columns that were set ``aside``.
-    """
-    if table.feature_names is None or names == [f"feature{i}" for i in range(len(names))]:
-        return table.X
-    place = {name: i for i, name in enumerate(names)}
-    known = [i for i, name in enumerate(table.feature_names) if name in place]
-    unknown = [name for name in table.feature_names if name not in place and name not in aside]
-    if unknown and not (some and known):
-        raise CofactorError(f"{path}: expected features of the run only, found also {', '.join(unknown[:3])}.")
-    X = table.X if len(known) == table.shape[1] else table.X[:, known]
-    index = np.array([place[table.feature_names[i]] for i in known])
-    return reordered(X, index) if len(index) == len(names) else SomeColumns(X, index, len(names))
+def markers(folder: RunFolder, top: int) -> list[Marker]:
+    """Return the best features of every component of a run by their marker score, or say why there are none."""
+    public, config = folder.public(), folder.config()
+    if SCORES in public:
+        return table(public[SCORES], public["factor"], [str(name) for name in public["feature_names"]], top=top)
+    if config.privacy is not None:
+        why = "it is private, and markers need sums over all rows, which would leave without noise"
+    elif config.kind != "real":
+        why = f"they are there for real data, not for {config.kind}"
+    else:
+        why = "its features have no names"
+    raise CofactorError(f"{folder.path}: has no markers: {why}.")
 
 
 def recommend(folder: RunFolder, path: Path, n: int) -> dict[str, list[str]]:

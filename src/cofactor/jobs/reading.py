@@ -16,7 +16,6 @@ from cofactor.data import harmonise, load, partition, ratings_split
 from cofactor.data.formats.table import Table
 from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
-from cofactor.local.columns import SomeColumns
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import AUTO, Facts, settle
 from cofactor.types import Array, CofactorError, Data
@@ -26,7 +25,8 @@ from cofactor.types import Array, CofactorError, Data
 class Inputs:
     """The clients of a run that are this process's: names, data, shared feature names and where each came from.
 
-    ``known`` are the features of every client of the run, where they differ; ``held`` what ratings are held out.
+    ``known`` are the features of every client of the run, where they differ; ``held`` what ratings are held out;
+    ``rows`` the names of the rows of each client, where they have some.
     """
 
     names: list[str]
@@ -35,6 +35,11 @@ class Inputs:
     sources: list[str]
     known: list[Array] | None = None
     held: list[Any] = field(default_factory=list)
+    rows: list[list[str] | None] = field(default_factory=list)
+
+    def labels(self) -> list[str]:
+        """Return what errors call the clients: their names, and the files they came from."""
+        return [f"{name} ({path})" for name, path in zip(self.names, self.sources, strict=True)]
 
 
 def read(config: Config, place: Place) -> tuple[Config, Inputs]:
@@ -94,10 +99,12 @@ def cut(config: Config, table: Table, place: Place) -> Inputs:
         parts = _split(table, config)
         names = [f"client-{j}" for j in range(len(parts))]
     else:
-        return Inputs(file_names(config.inputs), [table.X], table.feature_names, list(config.inputs))
+        names = file_names(config.inputs)
+        return Inputs(names, [table.X], table.feature_names, list(config.inputs), rows=[table.row_names])
     mine = place.own(len(parts))
     data = [place.take(table.X, part) for part in parts[mine]]
-    return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data))
+    rows = [None if table.row_names is None else [table.row_names[i] for i in part] for part in parts[mine]]
+    return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data), rows=rows)
 
 
 _CUT: dict[str, Callable[[Config, Table, Place], Inputs]] = {
@@ -129,27 +136,30 @@ def matched(config: Config, place: Place) -> Inputs:
     tables = [Table(np.zeros((0, m)), names, source=source) for names, m, source in heads]
     tables[own] = mine
     found = harmonise.match(tables, how=config.features)  # type: ignore[arg-type]
-    data = [found.select(table.X, j) for j, table in enumerate(tables)][own]
-    known = found.columns if found.how == "union" else None
-    if known is not None and all(len(index) == found.n_features for index in known):
-        data = [reordered(X, index) for X, index in zip(data, known[own], strict=True)]
-        known = None
-    if known is not None:
-        data = [SomeColumns(X, index, found.n_features) for X, index in zip(data, known[own], strict=True)]
+    data = [found.place(table.X, j) for j, table in enumerate(tables)][own]
     names, sources = file_names(config.inputs)[own], list(config.inputs)[own]
-    return Inputs(names, data, found.feature_names, sources, known)
-
-
-def reordered(X: Data, index: Array) -> Data:
-    """Put columns that are all there into the order of the features."""
-    back = np.argsort(index)
-    return X if np.array_equal(back, np.arange(len(back))) else X[:, back]
+    rows = [table.row_names for table in mine]
+    return Inputs(names, data, found.feature_names, sources, found.known(), rows=rows)
 
 
 def file_names(paths: Sequence[str]) -> list[str]:
-    """Name clients after their files, with a number where names repeat."""
+    """Name clients after their files; where names repeat after the folders that tell them apart, or with a number.
+
+    >>> file_names(["north/data.npy", "south/data.npy", "east.csv"]), file_names(["a/x.csv", "a/x.npy"])
+    (['north', 'south', 'east'], ['x-0', 'x-1'])
+    """
     stems = [Path(p).name.split(".")[0] for p in paths]
-    return [stem if stems.count(stem) == 1 else f"{stem}-{j}" for j, stem in enumerate(stems)]
+    again = {stem for stem in stems if stems.count(stem) > 1}
+    folders = [Path(p).resolve().parent.parts for p in paths]
+    names = list(stems)
+    for stem in again:
+        here = [j for j, other in enumerate(stems) if other == stem]
+        level = next(
+            (i for i in range(1, 4) if len({folders[j][-i : -i + 1 or None] for j in here}) == len(here)), None
+        )
+        for j in here:
+            names[j] = folders[j][-level] if level else f"{stem}-{j}"
+    return names if len(set(names)) == len(names) else [f"{n}-{j}" if n in again else n for j, n in enumerate(stems)]
 
 
 def rated(config: Config, place: Place) -> Inputs:

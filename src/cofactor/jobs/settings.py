@@ -30,6 +30,7 @@ class Settings:
     scheduler: str | None = option(None, "With --engine dask: the address of the scheduler, as tcp://host:8786.")
     features: str = option("same", "Match features by name: same, intersection, union, position.")
     layer: str | None = option(None, "Layer of h5ad files.")
+    prepare: str | None = option(None, "Steps before the fit, as library,log1p,hvg=2000; also tfidf, scale, binarize.")
     group_by: str | None = option(None, "One file: a column that names the client.")
     split: int | None = option(None, "One file: simulate this many clients.")
     by: str = option("iid", "With --split: iid, rows, dirichlet or sorted.")

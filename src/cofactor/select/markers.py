@@ -22,6 +22,8 @@ SINGULAR = 1e-10
 """Directions of the codes below this share of the largest are none."""
 CONSTANT = 1e-10
 """A feature whose variance is below this share of its mean square does not vary."""
+SCORES = "marker_scores"
+"""The array that holds scores in a file."""
 PREFIX = "markers "
 """Begins the name of every array that is sent for markers."""
 

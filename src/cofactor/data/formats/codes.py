@@ -1,0 +1,69 @@
+"""Codes as files that keep the names of rows: npy, csv, tsv and parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from cofactor.data.formats.table import need
+from cofactor.files import atomic
+from cofactor.types import Array, CofactorError
+
+Rows = Sequence[str] | None
+
+
+def write_codes(path: Path, W: Array, rows: Rows = None) -> None:
+    """Write codes (n x k) by the suffix of the path; tables have a column ``row`` where rows have names.
+
+    An npy file holds numbers alone.
+    """
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        known = ", ".join([*WRITERS, ".h5ad"])
+        raise CofactorError(f"{path}: expected one of the suffixes {known}, found {path.suffix or 'none'}.")
+    with atomic(path) as file:
+        writer(file, W, rows, path)
+
+
+def names(k: int) -> list[str]:
+    """Return the names of the columns of codes."""
+    return [f"component{i}" for i in range(k)]
+
+
+def _npy(file: BinaryIO, W: Array, rows: Rows, path: Path) -> None:
+    np.save(file, W)
+
+
+def _text(separator: str) -> Callable[[BinaryIO, Array, Rows, Path], None]:
+    def write(file: BinaryIO, W: Array, rows: Rows, path: Path) -> None:
+        stream = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        out = csv.writer(stream, delimiter=separator, lineterminator="\n")
+        out.writerow([*([] if rows is None else ["row"]), *names(W.shape[1])])
+        for i, codes in enumerate(W.tolist()):
+            out.writerow([*([] if rows is None else [rows[i]]), *(f"{value:.9g}" for value in codes)])
+        stream.flush()
+        stream.detach()
+
+    return write
+
+
+def _parquet(file: BinaryIO, W: Array, rows: Rows, path: Path) -> None:
+    arrow = need("pyarrow", "io", path=path)
+    need("pyarrow.parquet", "io", path=path)
+    columns = {} if rows is None else {"row": list(rows)}
+    columns |= dict(zip(names(W.shape[1]), W.T, strict=True))
+    arrow.parquet.write_table(arrow.table(columns), file)
+
+
+WRITERS: dict[str, Callable[[BinaryIO, Array, Rows, Path], None]] = {
+    ".npy": _npy,
+    ".csv": _text(","),
+    ".tsv": _text("\t"),
+    ".parquet": _parquet,
+}
+"""Every suffix that is written."""
