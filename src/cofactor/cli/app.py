@@ -10,7 +10,10 @@ import typer
 from cofactor import __version__
 from cofactor.cli import federation, keyring, privacy
 from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair, with_options
-from cofactor.jobs.settings import Settings
+from cofactor.jobs.settings import Settings, panel
+
+COMPUTED, WHERE, OUTPUT = panel("option"), panel("engine"), panel("out")
+"""Headings of the help."""
 
 app = typer.Typer(
     name="cofactor",
@@ -62,10 +65,16 @@ def demo(
 
 
 def fit(
-    out: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
-    config: Annotated[Path | None, typer.Option(help="A TOML file instead of the other options.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.")] = None,
-    home: Annotated[Path, typer.Option(help="With --engine flare: the federation.")] = Path("federation"),
+    out: Annotated[Path, typer.Option(help="The run folder to make.", rich_help_panel=OUTPUT)] = Path("run"),
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file instead of the other options.", rich_help_panel=OUTPUT)
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Option of the method, as name=value.", rich_help_panel=COMPUTED)
+    ] = None,
+    home: Annotated[Path, typer.Option(help="With --engine flare: the federation.", rich_help_panel=WHERE)] = Path(
+        "federation"
+    ),
     json: Json = False,
     quiet: Quiet = False,
     **given: Any,
@@ -73,6 +82,8 @@ def fit(
     """Learn one shared factor from files that are clients, and write a run folder.
 
     Example: cofactor fit a.h5ad b.npz c.csv -k 20 --out run
+
+    Example: cofactor fit a.h5ad b.h5ad --layer counts --prepare library,log1p,hvg=2000 -k 20 --out run
 
     Example: cofactor fit all.csv --group-by hospital -k 20 --out run
 

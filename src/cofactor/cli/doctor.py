@@ -8,9 +8,9 @@ import platform
 from importlib import metadata, util
 
 import numpy as np
-from rich.console import Console
 from threadpoolctl import threadpool_info
 
+from cofactor.cli.console import Console
 from cofactor.estimators.nmf import FederatedNMF
 
 OPTIONAL = {

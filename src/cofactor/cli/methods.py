@@ -1,12 +1,11 @@
-"""``cofactor methods``: the catalog as a table."""
+"""``cofactor methods``: the catalog, readable at any width."""
 
 from __future__ import annotations
 
 import json
+import textwrap
 
-from rich.console import Console
-from rich.table import Table
-
+from cofactor.cli.console import Console
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
 from cofactor.plan import Plan
@@ -14,6 +13,16 @@ from cofactor.privacy.allowance import Privacy
 
 FEATURES, RANK = 1000, 10
 BUDGET = Privacy(1.0, 1e-6)
+NAME, WIDEST = 20, 120
+"""Columns of a name, and the most columns of a line."""
+TITLES = {
+    "real": "Non-negative numbers",
+    "private": "Non-negative numbers, with noise (--epsilon, --delta)",
+    "blocks": "One matrix in row and column blocks",
+    "boolean": "Zeros and ones (--boolean)",
+    "ratings": "Observed ratings (--ratings)",
+    "clusters": "Rows to cluster",
+}
 
 
 def describe(name: str) -> dict[str, str]:
@@ -35,14 +44,27 @@ def describe(name: str) -> dict[str, str]:
 
 
 def show_methods(*, as_json: bool = False) -> None:
-    """Print the catalog."""
+    """Print the catalog: under a heading for each kind of data, a few lines for each method."""
     rows = [describe(name) for kind in catalog.KINDS for name in catalog.names(kind)]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    table = Table(title="Methods", title_justify="left")
-    for column in rows[0]:
-        table.add_column(column, no_wrap=column == "name")
-    for row in rows:
-        table.add_row(*row.values())
-    Console().print(table)
+    console = Console(highlight=False)
+    width = min(console.width, WIDEST)
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        console.print(f"\n{TITLES.get(kind, kind)}", style="bold")
+        for row in (row for row in rows if row["kind"] == kind):
+            for line in lines(row, width):
+                console.print(line, soft_wrap=True)
+
+
+def lines(row: dict[str, str], width: int) -> list[str]:
+    """Return the lines of one method: what it is, then what a client sends, and whose idea it was."""
+    rounds = "1 round" if row["rounds"] == "1" else f"{row['rounds']} rounds"
+    sums = "" if row["only the sum of"] == "-" else f" (only summed: {row['only the sum of']})"
+    texts = [row["what"], f"{rounds}; sends {row['sends']}{sums}. {row['paper'].capitalize()}."]
+    if row["paper"] != "ours":
+        texts[1] = f"{rounds}; sends {row['sends']}{sums}. {row['paper']}."
+    indent = " " * (NAME + 1)
+    found = [line for text in texts for line in textwrap.wrap(text, max(width - len(indent), 20))]
+    return [f"{row['name']:{NAME}s} {found[0]}", *(f"{indent}{line}" for line in found[1:])]

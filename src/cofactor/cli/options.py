@@ -11,6 +11,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from cofactor.jobs.settings import panel
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Seed = Annotated[int, typer.Option(help="Seed; the same seed gives the same numbers everywhere.")]
@@ -59,8 +61,11 @@ def _parameter(f: Field[Any], kind: Any) -> inspect.Parameter:
     silent = any(f.default is value for value in (MISSING, None, False))  # 0 is a default worth showing
     if not silent and "default" not in text.lower():
         text = f"{text} Default: {f.default}."
+    names = f.metadata.get("names", ())
     option: Any = (
-        typer.Argument(help=text) if f.name == "inputs" else typer.Option(*f.metadata.get("names", ()), help=text)
+        typer.Argument(help=text)
+        if f.name == "inputs"
+        else typer.Option(*names, help=text, rich_help_panel=panel(f.name))
     )
     annotation = Annotated[kind | None, option]
     return inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

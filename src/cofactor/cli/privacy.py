@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from cofactor.cli.console import Console
 from cofactor.cli.options import Json, RunPath, pair
 
 LedgerPath = Annotated[Path, typer.Argument(help="A run folder, or a ledger over runs.")]

@@ -7,10 +7,10 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from cofactor.cli.console import Console
 from cofactor.engines.history import Round
 from cofactor.types import Shared
 

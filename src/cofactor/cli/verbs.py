@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import typer
 from rich.table import Table
 
 from cofactor import records
 from cofactor.cli import federation
+from cofactor.cli.console import Console
 from cofactor.cli.progress import Progress
 from cofactor.data.formats.codes import write_codes
 from cofactor.engines.team import speaks
@@ -27,6 +31,8 @@ from cofactor.records import ClientScore, Evaluation, Passport
 from cofactor.select.markers import to_tsv
 from cofactor.types import CofactorError
 
+INTERRUPTED = 130
+"""What a command that was interrupted returns, as shells do."""
 LEFT = ("markers", "top features", "items", "part", "user")
 """Columns of words."""
 
@@ -38,18 +44,40 @@ def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: 
         _conclude(RunFolder.open(out), as_json=as_json, quiet=quiet)
         return
     config = _config(given, config_file)
-    with Progress(quiet=quiet or as_json or not speaks()) as progress:
+    with interrupted(out), Progress(quiet=quiet or as_json or not speaks()) as progress:
         folder = jobs.fit(config, out, callbacks=[progress], announce=_announcer(progress))
     if speaks():
         _conclude(folder, as_json=as_json, quiet=quiet)
+
+
+@contextmanager
+def interrupted(out: Path) -> Iterator[None]:
+    """Say of a run that is interrupted how far it came, and how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if speaks():
+            print(f"cofactor: interrupted{_standing(RunFolder(out))}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _standing(folder: RunFolder) -> str:
+    """Say how far a run has come, and what goes on with it."""
+    if not folder.manifest_file.exists():
+        return " before anything was written."
+    if not any(folder.path.glob("checkpoint*.npz")):
+        return f" before a round was saved; `cofactor resume {folder.path}` begins anew."
+    rounds = len((folder.path / "history.jsonl").read_text().splitlines())
+    return f" after round {rounds}; `cofactor resume {folder.path}` goes on there."
 
 
 def _announcer(progress: Progress) -> Any:
     """Return what tells people of a job before it runs: why its method was chosen, and how many rounds it takes."""
 
     def announce(job: Job) -> None:
-        why = job.config.why
-        progress.begin(job.rounds, f"Method {why}" if why else "")
+        why, hint = job.config.why, job.prepared.hint
+        said = [f"Method {why}"] * bool(why) + [f"Hint: {hint.replace('prepare=', '--prepare ')}"] * bool(hint)
+        progress.begin(job.rounds, "\n".join(said))
 
     return announce
 
@@ -79,7 +107,7 @@ def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
         federation.resume(run, quiet=quiet or as_json)
         _conclude(RunFolder.open(run), as_json=as_json, quiet=quiet)
         return
-    with Progress(quiet=quiet or as_json or not speaks()) as progress:
+    with interrupted(run), Progress(quiet=quiet or as_json or not speaks()) as progress:
         folder = jobs.resume(run, callbacks=[progress], announce=_announcer(progress))
     if speaks():
         _conclude(folder, as_json=as_json, quiet=quiet)
@@ -171,7 +199,7 @@ def transform(run: Path, file: Path, out: Path, *, layer: str | None, as_json: b
         print(json.dumps({"codes": str(out), "rows": len(found.codes), "error": found.error}))
     elif not quiet:
         said = f"{len(found.codes)} rows, relative error {found.error:.4f}, codes in {out}"
-        Console().print(said, soft_wrap=True, markup=False)
+        Console().print(said, soft_wrap=True)
 
 
 def recommend(run: Path, file: Path, n: int, *, as_json: bool) -> None:
@@ -223,7 +251,7 @@ def markers(run: Path, top: int, out: Path | None, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(line) for line in found], indent=1))
     elif out is not None:
-        Console().print(f"{len(found)} markers in {out}", soft_wrap=True, markup=False)
+        Console().print(f"{len(found)} markers in {out}", soft_wrap=True)
     else:
         by: dict[int, list[str]] = {}
         for line in found:

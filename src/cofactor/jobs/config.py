@@ -110,15 +110,6 @@ class Config(Settings):
         steps = self.preparation
         if self.privacy is not None:
             steps.check_private()
-        if steps and not self.asks:
-            raise CofactorError(
-                "prepare: expected none in a federation, whose clients prepare their own data beforehand."
-            )
-
-    @property
-    def asks(self) -> bool:
-        """Whether clients can be asked for sums besides those of the method; in a federation they know only that."""
-        return self.engine != "flare"
 
     @property
     def preparation(self) -> Preparation:

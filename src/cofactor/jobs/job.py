@@ -42,6 +42,7 @@ class Job:
     """A run that is ready: what will run, over which clients, and where.
 
     ``names`` are those of all clients; ``rounds`` the most it takes, None for a stream, whose updates are no rounds.
+    ``asks`` says whether clients answer questions besides those of the method.
     """
 
     config: Config
@@ -52,6 +53,7 @@ class Job:
     place: Place
     rounds: int | None
     prepared: Prepared = field(default_factory=Prepared)
+    asks: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -134,7 +136,7 @@ def prepare(config: Config, place: Place, known: Mapping[str, Array] | None = No
             told["empty"] = plan.privacy is not None
             inputs = replace(inputs, data=kinds.check(method.traits.kind, inputs.data, first=first, **told))
     rounds = None if plan.stream else plan.rounds or ROUNDS
-    return Job(config, method, plan, inputs, names, place, rounds, prepared)
+    return Job(config, method, plan, inputs, names, place, rounds, prepared, asks=True)
 
 
 def _facts(config: Config, inputs: Inputs, place: Place, clients: int) -> Facts:
@@ -229,7 +231,7 @@ def _markers(job: Job, outcome: Run, journal: Journal) -> Array | None:
     """Ask all clients once more, for the sums that markers need; None where there are none, or they may not leave."""
     inputs, t = job.inputs, len(outcome.history)
     apart = job.plan.stream is not None and job.place.count > 1  # the server of such a stream may have no client
-    if job.kind.name != "real" or job.private or inputs.feature_names is None or apart or not job.config.asks:
+    if job.kind.name != "real" or job.private or inputs.feature_names is None or apart or not job.asks:
         return None
     m = outcome.factor.shape[1]
     question = Regressed(job.method.refit, outcome.factor, None if inputs.known is None else groups(inputs.known, m))

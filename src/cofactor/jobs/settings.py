@@ -14,6 +14,21 @@ def option(default: Any, text: str, *names: str) -> Any:
     return field(default=default, metadata={"help": text, "names": names})
 
 
+PANELS = {
+    "What is computed": "rank method boolean rounds tol seed option",
+    "Clients, features, preparation": "group_by split by label alpha features layer prepare image",
+    "Ratings": "ratings holdout holdout_share duplicates",
+    "Privacy": "epsilon delta unit clip rows secure curious insecure_noise_seed",
+    "Where and how it runs": "participation engine scheduler",
+}
+"""Headings of the help, and the options below each."""
+
+
+def panel(name: str) -> str:
+    """Return the heading of an option; those of none are about what is written."""
+    return next((title for title, names in PANELS.items() if name in names.split()), "Output")
+
+
 @dataclass(frozen=True)
 class Settings:
     """Everything that decides a run; ``why`` says why a method was chosen."""

@@ -22,16 +22,18 @@ from cofactor.records import (
     load,
     load_all,
 )
+from cofactor.select.markers import SCORES
 from cofactor.types import Array, CofactorError
 
 
 class Factor(NamedTuple):
-    """``factor.npz``: the factor (k x m), with names and picture shape where they are known."""
+    """``factor.npz``: the factor (k x m), with names, marker scores (k x m) and picture shape where they are known."""
 
     H: Array
     names: list[str]
     image_shape: tuple[int, int] | None = None
     image_order: str = "C"
+    scores: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,10 @@ def read_factor(path: Path) -> Factor:
     if names.shape != H.shape[1:]:
         raise CofactorError(f"{path.name}: expected {H.shape[1]} feature_names, found shape {names.shape}.")
     shape, order = _image(arrays, H.shape[1], path.name)
-    return Factor(H.astype(np.float64), [str(name) for name in names], shape, order)
+    scores = arrays.get(SCORES)
+    if scores is not None and (scores.shape != H.shape or not np.isfinite(scores).all()):
+        raise CofactorError(f"{path.name}: expected finite {SCORES} of shape {H.shape}, found shape {scores.shape}.")
+    return Factor(H.astype(np.float64), [str(name) for name in names], shape, order, scores)
 
 
 def _image(arrays: dict[str, Array], m: int, where: str) -> tuple[tuple[int, int] | None, str]:

@@ -29,6 +29,7 @@ SECTIONS = [
     Section("clients", "Clients", quality.clients),
     Section("drift", "Drift and match", quality.drift),
     Section("components", "Components", components.components),
+    Section("markers", "Markers", components.markers),
     Section("rank", "Rank selection", components.rank),
     Section("communication", "Communication", traffic.communication),
     Section("ledger", "What left each client", traffic.ledger),
@@ -92,6 +93,7 @@ def sections_of(folder: Folder, *, pictures: bool = False) -> list[Section]:
     """Return the sections that a run has: none about what its kind of data cannot have."""
     alone, drifted = why_alone(folder), finite([line.drift for line in folder.history])
     absent = {"rank": folder.rank is None and not meaning(folder).ranks, "drift": alone and not drifted}
+    absent["markers"] = folder.factor.scores is None or folder.factor.image_shape is not None
     found = [section for section in SECTIONS if not absent.get(section.id)]
     if alone:
         found = [section._replace(title="Drift") if section.id == "drift" else section for section in found]

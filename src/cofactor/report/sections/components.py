@@ -13,7 +13,7 @@ from cofactor.report.contents import Folder
 from cofactor.report.meanings import kind_of, meaning, why_alone
 from cofactor.types import Array
 
-TOP, OPEN = 8, 12
+TOP, OPEN, MARKERS = 8, 12, 12
 
 
 class Feature(NamedTuple):
@@ -72,10 +72,10 @@ def top_features(row: Array, names: list[str]) -> list[tuple[str, float]]:
     return [(names[i], float(row[i])) for i in order if row[i] != 0]
 
 
-def _features(pairs: list[tuple[str, float]]) -> list[Feature]:
+def _features(pairs: list[tuple[str, float]], top: int = TOP) -> list[Feature]:
     largest = max((abs(w) for w in finite([w for _, w in pairs])), default=0.0) or 1.0
     show = words.number if largest < 0.1 else words.fixed
-    return [Feature(n, show(w, 2), 100 * abs(w) / largest if finite([w]) else 0.0) for n, w in pairs[:TOP]]
+    return [Feature(n, show(w, 2), 100 * abs(w) / largest if finite([w]) else 0.0) for n, w in pairs[:top]]
 
 
 def _facts(passport: Passport) -> list[tuple[str, str]]:
@@ -86,6 +86,33 @@ def _facts(passport: Passport) -> list[tuple[str, str]]:
         ("drift", words.number(passport.drift, 3)),
     ]
     return [(name, text) for name, text in facts if text != words.MISSING]
+
+
+class Marked(NamedTuple):
+    """One row of the table of markers: a component, what it explains, and its features with their share of the best."""
+
+    number: int
+    share: str
+    best: str
+    features: list[Feature]
+
+
+def markers(folder: Folder) -> dict[str, Any] | None:
+    """The features that go with each component more than with the others."""
+    scores, names = folder.factor.scores, folder.factor.names
+    if scores is None:
+        return None
+    shares = {p.component: p.share for p in folder.passports or []}
+    rows = [
+        Marked(i, words.percent(shares.get(i)), words.fixed(float(row.max()), 2), _features(_best(row, names), MARKERS))
+        for i, row in enumerate(scores)
+    ]
+    return {"rows": rows, "shares": bool(shares), "noun": meaning(folder).feature}
+
+
+def _best(row: Array, names: list[str]) -> list[tuple[str, float]]:
+    """Return the features with the largest scores above 0."""
+    return [(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")[:MARKERS] if row[i] > 0]
 
 
 def rank(folder: Folder) -> dict[str, Any] | None:

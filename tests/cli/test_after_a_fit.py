@@ -1,0 +1,170 @@
+"""What users do next, and what they are told: markers, codes as files, interruption, names with brackets, help."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.helpers.command import cofactor
+
+from cofactor.cli.doctor import examine
+from cofactor.cli.methods import describe, lines
+from cofactor.cli.progress import Progress
+from cofactor.methods import catalog
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import anndata
+
+GENES = [f"g{i}" for i in range(30)]
+
+
+def counts(n: int, seed: int) -> np.ndarray:
+    draw = np.random.default_rng(seed)
+    programs = np.random.default_rng(9).gamma(0.1, 15, size=(3, 30))
+    return draw.poisson(draw.gamma(0.5, size=(n, 3)) @ programs).astype(float)
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two h5ad files of counts, and a run on them, which tests must not change."""
+    folder = tmp_path_factory.mktemp("cells")
+    for seed, (name, n) in enumerate({"north": 40, "south": 30}.items()):
+        obs, var = pd.DataFrame(index=[f"{name}{i}" for i in range(n)]), pd.DataFrame(index=GENES)
+        anndata.AnnData(counts(n, seed), obs=obs, var=var).write_h5ad(folder / f"{name}.h5ad")
+    cofactor("fit", "north.h5ad", "south.h5ad", "-k", 3, "--prepare", "library,log1p", "-q", cwd=folder)
+    return folder
+
+
+def test_markers_are_shown_and_written(cells: Path, tmp_path: Path) -> None:
+    found = json.loads(cofactor("markers", "run", "--top", 4, "--json", cwd=cells).stdout)
+    assert {line["component"] for line in found} == {0, 1, 2}
+    assert all(line["feature"] in GENES for line in found)
+    shown = cofactor("markers", "run", "--top", 4, cwd=cells).stdout
+    assert ", ".join(line["feature"] for line in found if line["component"] == 1) in shown
+    cofactor("markers", "run", "--top", 4, "--out", tmp_path / "m.tsv", cwd=cells)
+    table = pd.read_csv(tmp_path / "m.tsv", sep="\t")
+    assert table["feature"].tolist() == [line["feature"] for line in found]
+    assert "markers" in cofactor("passports", "run", cwd=cells).stdout
+    assert "top: expected a whole number" in cofactor("markers", "run", "--top", 0, cwd=cells, check=2).stderr
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv", "tsv", "parquet", "h5ad"])
+def test_codes_are_written_as_the_suffix_says(cells: Path, tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"codes.{suffix}"
+    cofactor("transform", "run", "south.h5ad", "--out", out, "-q", cwd=cells)
+    expected = np.load(cells / "run" / "clients" / "south" / "codes.npy")
+    if suffix == "npy":
+        np.testing.assert_allclose(np.load(out), expected)
+        return
+    if suffix == "h5ad":
+        held = anndata.read_h5ad(out)
+        names, codes = list(held.obs_names), held.obsm["X_cofactor"]
+    else:
+        read: Any = {"csv": pd.read_csv, "tsv": lambda p: pd.read_csv(p, sep="\t"), "parquet": pd.read_parquet}
+        table = read[suffix](out)
+        names, codes = table.pop("row").tolist(), table.to_numpy()
+    assert names == [f"south{i}" for i in range(30)]
+    np.testing.assert_allclose(codes, expected, rtol=1e-6)
+
+
+def test_codes_as_something_else_are_refused(cells: Path, tmp_path: Path) -> None:
+    done = cofactor("transform", "run", "south.h5ad", "--out", tmp_path / "codes.xlsx", cwd=cells, check=2)
+    assert "expected one of the suffixes .npy, .csv, .tsv, .parquet, .h5ad, found .xlsx" in done.stderr
+    assert not (tmp_path / "codes.xlsx").exists()
+
+
+def test_raw_counts_are_told_so(cells: Path, tmp_path: Path) -> None:
+    files = (cells / "north.h5ad", cells / "south.h5ad")
+    told = cofactor("fit", *files, "-k", 2, "--rounds", 2, cwd=tmp_path).stderr
+    assert "Hint: the values look like raw counts" in told
+    assert "--prepare 'library,log1p'" in told
+
+
+def test_an_interrupted_run_says_how_it_goes_on(
+    hospitals: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = hospitals
+    shown = Progress.__call__
+
+    def interrupt(self: Progress, line: Any, shared: Any) -> None:
+        shown(self, line, shared)
+        if line.round == 4:
+            raise KeyboardInterrupt
+
+    words = ("fit", folder / "ann.csv", folder / "bob.parquet", "-k", 3, "--rounds", 9, "--tol", 0)
+    cofactor(*words, "--out", "whole", "-q", cwd=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "__call__", interrupt)
+        told = cofactor(*words, cwd=tmp_path, check=130).stderr
+    assert "cofactor: interrupted after round 5; `cofactor resume run` goes on there." in told
+    cofactor("resume", "run", "-q", cwd=tmp_path)
+    ended = [np.load(tmp_path / name / "factor.npz")["factor"] for name in ("run", "whole")]
+    np.testing.assert_array_equal(*ended)
+
+
+def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("lab [bio]", "lab [io]"):
+        pd.DataFrame(rng.uniform(size=(20, 5)), columns=list("abcde")).to_csv(tmp_path / f"{name}.csv", index=False)
+    cofactor("fit", "lab [bio].csv", "lab [io].csv", "-k", 2, "-q", cwd=tmp_path)
+    shown = cofactor("evaluate", "run", cwd=tmp_path).stdout
+    assert "lab [bio]" in shown
+    assert "lab [io]" in shown
+
+
+def test_what_is_missing_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    examine()
+    assert "pip install 'cofactor[bio]'" in capsys.readouterr().out
+
+
+def test_runs_without_passports_markers_or_an_end_say_why(cells: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "bits.npy", (rng.uniform(size=(30, 8)) < 0.4).astype(np.uint8))
+    np.save(tmp_path / "bare.npy", rng.uniform(size=(30, 8)))
+    cofactor("fit", "bits.npy", "-k", 2, "--boolean", "--out", "bits", "-q", cwd=tmp_path)
+    cofactor("fit", "bare.npy", "-k", 2, "--out", "bare", "-q", cwd=tmp_path)
+    assert "bits: has no passports" in cofactor("passports", "bits", cwd=tmp_path, check=2).stderr
+    assert "has no markers: they are there for real data, not for boolean" in (
+        cofactor("markers", "bits", cwd=tmp_path, check=2).stderr
+    )
+    assert "has no markers: its features have no names" in cofactor("markers", "bare", cwd=tmp_path, check=2).stderr
+    (tmp_path / "bare" / "evaluation.json").unlink()
+    (tmp_path / "bare" / "passports.json").unlink(missing_ok=True)
+    for verb in ("evaluate", "passports"):
+        assert "`cofactor resume bare` ends it" in cofactor(verb, "bare", cwd=tmp_path, check=2).stderr
+    (tmp_path / "empty").mkdir()
+    for verb in ("evaluate", "passports", "markers", "report"):
+        assert "run folder" in cofactor(verb, "empty", cwd=tmp_path, check=2).stderr
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_a_method_takes_a_few_lines_of_80_columns(name: str) -> None:
+    shown = lines(describe(name), 80)
+    assert len(shown) <= 7
+    assert max(map(len, shown)) <= 80
+    assert shown[0].startswith(name)
+
+
+def test_the_help_of_fit_is_grouped_and_says_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    text = cofactor("fit", "--help", cwd=tmp_path).stdout
+    for heading in (
+        "What is computed",
+        "Clients, features, preparation",
+        "Ratings",
+        "Privacy",
+        "Where and how it runs",
+    ):
+        assert heading in text
+    assert "Default: 0.0001" in text
+    assert "--prepare" in text
