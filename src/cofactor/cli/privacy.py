@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from cofactor.cli.console import Console
 from cofactor.cli.options import Json, RunPath, pair
@@ -258,7 +259,7 @@ def audit(
     for column in ("audit", "of", "verdict", "found"):
         table.add_column(column)
     for line in found:
-        word = {True: "passed", False: "[red]FAILED[/]", None: "-"}[line.passed]
+        word = Text({True: "passed", False: "FAILED", None: "-"}[line.passed], "red" if line.passed is False else "")
         table.add_row(line.audit, line.of, word, line.text)
     Console().print(table)
     raise typer.Exit(0 if passed else 1)

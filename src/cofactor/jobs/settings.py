@@ -18,7 +18,7 @@ PANELS = {
     "What is computed": "rank method boolean rounds tol seed option",
     "Clients, features, preparation": "group_by split by label alpha features layer prepare image",
     "Ratings": "ratings holdout holdout_share duplicates",
-    "Privacy": "epsilon delta unit clip rows secure curious insecure_noise_seed",
+    "Privacy": "epsilon delta unit clip rows secure curious keys ledger insecure_noise_seed",
     "Where and how it runs": "participation engine scheduler",
 }
 """Headings of the help, and the options below each."""
