@@ -42,9 +42,20 @@ class Judged(Protocol):
         """How far the factor has come since the round before; NaN where nobody looked."""
         ...
 
+    @property
+    def net(self) -> float:
+        """How far it has come in many rounds, over the size of its steps in them; NaN where nobody looked."""
+        ...
+
 
 SETTLED = 0.02
 """A component that has come this far (of its norm) in the last rounds is still on its way, however flat the loss."""
+
+
+NOISE = 2.0
+"""A factor that has come no further in ``WINDOW`` rounds than so many of its steps goes to and fro: around a place
+where it stays it would come as far as one of them, in one direction as far as all, at random as far as the root."""
+WINDOW = 20
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,8 @@ class Stop:
 
     By its loss: the best one fell by less than ``tol`` of itself over ``patience`` rounds, and no component of the
     factor has come further than ``SETTLED`` in them; or the factor stands still (``tol`` in all of them), as it does
-    where nothing is left to explain. By its factor: no component has come further than ``tol`` in any of them.
+    where nothing is left to explain. By its factor: no component has come further than ``tol`` in any of them; or
+    all go to and fro, and nowhere (``NOISE``): it stands still against its own noise.
     """
 
     tol: float = 0.0
@@ -66,16 +78,23 @@ class Stop:
 
     def __call__(self, history: Sequence[Judged], judged: str = "loss") -> bool:
         """Say whether the run is over."""
+        return bool(self.why(history, judged))
+
+    def why(self, history: Sequence[Judged], judged: str = "loss") -> str:
+        """Say why the run is over: "loss", "factor" or "noise" stand still; "" where it goes on."""
         if self.tol <= 0 or len(history) <= self.patience:
-            return False
-        steps = [line.moved for line in history[-self.patience :] if not math.isnan(line.moved)]
+            return ""
+        last = history[-self.patience :]
+        steps = [line.moved for line in last if not math.isnan(line.moved)]
         if judged == "factor":
-            return bool(steps) and max(steps) <= self.tol
+            if steps and max(steps) <= self.tol:
+                return "factor"
+            return "noise" if all(line.net <= NOISE for line in last) else ""
         if steps and sum(steps) <= self.tol:
-            return True
+            return "factor"
         losses = [line.loss for line in history]
         before, now = min(losses[: -self.patience]), min(losses)
-        return bool(before - now <= self.tol * abs(before)) and sum(steps) <= SETTLED
+        return "loss" if before - now <= self.tol * abs(before) and sum(steps) <= SETTLED else ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +121,7 @@ class Stream:
     """Clients that answer one by one: the server merges ``updates`` messages as they arrive.
 
     A client that has not answered ``deadline`` seconds after it was sent the factor is given up. ``speeds`` says how
-    long simulated clients take (:mod:`cofactor.engines.stream`); an engine of real ones takes the time they take.
+    long simulated clients take (:mod:`cofactor.engines.speeds`); an engine of real ones takes the time they take.
     """
 
     updates: int = 200

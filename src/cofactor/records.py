@@ -76,6 +76,8 @@ class Line:
     epsilon: float | None = None
     stage: int = 0
     moved: float | None = None
+    net: float | None = None
+    ended: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``evaluation.json``: errors (``match``: components x clients), or what a private run cost, and a remark on it."""
+    """``evaluation.json``: errors (``match``: components x clients), or a private run's cost and remark; its end."""
 
     rounds: int
     converged: bool
@@ -113,6 +115,9 @@ class Evaluation:
     parts: list[Part] = field(default_factory=list)
     privacy: PrivacyRecord | None = None
     remark: str | None = None
+    ended: str | None = None
+    absent: list[str] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -236,9 +241,7 @@ def _parse(text: str, where: str) -> Any:
 
 
 def _record(kind: type, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise CofactorError(f"{where}: expected an object, found {found(value)}.")
-    arguments = {}
+    value, arguments = _dict(value, where), {}
     for name, check, required in _plan(kind):
         if name in value:
             arguments[name] = check(value[name], f"{where}: {name}")
@@ -251,9 +254,7 @@ def _record(kind: type, value: Any, where: str) -> Any:
 def _plan(kind: type) -> list[tuple[str, Check, bool]]:
     """Return name, check and necessity of every field of a record."""
     hints = get_type_hints(kind)
-    return [
-        (f.name, _check(hints[f.name]), f.default is MISSING and f.default_factory is MISSING) for f in fields(kind)
-    ]
+    return [(f.name, _check(hints[f.name]), f.default is f.default_factory is MISSING) for f in fields(kind)]
 
 
 def _check(hint: Any) -> Check:

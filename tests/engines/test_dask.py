@@ -26,7 +26,7 @@ from cofactor.engines.dask_engine import Dask
 from cofactor.engines.host import Host
 from cofactor.engines.loop import run_stream
 from cofactor.engines.named import named
-from cofactor.engines.stream import Fixed
+from cofactor.engines.speeds import Fixed
 from cofactor.methods import catalog
 from cofactor.methods.averaged import Averaged
 from cofactor.plan import ByShare

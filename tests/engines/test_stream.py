@@ -7,7 +7,7 @@ from tests.helpers.methods import NAMES, case, factor_fits, same_bits
 from cofactor import metrics, run
 from cofactor.data import synthetic
 from cofactor.engines.loop import run_stream
-from cofactor.engines.stream import ByRows, Fixed, LogNormal
+from cofactor.engines.speeds import ByRows, Fixed, LogNormal
 from cofactor.methods import catalog
 from cofactor.plan import Plan, Stream
 from cofactor.privacy.errors import PrivacyError

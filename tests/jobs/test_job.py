@@ -16,6 +16,7 @@ from cofactor.engines.history import Round
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import Job, fit, resume
+from cofactor.report.html import render
 from cofactor.types import CofactorError
 
 STREAM = (SAMPLES["real"].files, {"rank": 3, "method": "asyn-sd", "rounds": 3})
@@ -168,3 +169,28 @@ def test_data_of_another_kind_name_the_client(home: Path, tmp_path: Path) -> Non
     with pytest.raises(CofactorError, match=r"client hole \(.*hole\.npy\): .*NaN"):
         fit(Config([str(home / "a-points.npy"), str(tmp_path / "hole.npy")], 2, method="k-means"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_and_its_report_say_why_the_run_ended_and_who_never_answered(home: Path, tmp_path: Path) -> None:
+    """Of three clients one takes part in the only round."""
+    folder = fit(config_of(home, "averaged", rounds=1, participation=0.34), tmp_path / "run")
+    result = folder.evaluation()
+    assert result.ended == "the rounds were used up, too few of them to judge whether it had settled"
+    assert len(result.absent) == 2
+    last = json.loads((folder.path / "history.jsonl").read_text().splitlines()[-1])
+    assert last["ended"] == "few"
+    page = render(folder.path).read_text()
+    assert f"Why it ended: {result.ended}." in page
+    assert f"never answered, or had to be given up: {', '.join(result.absent)}." in page
+
+
+def test_empty_components_are_the_same_for_a_team(home: Path, tmp_path: Path) -> None:
+    """More clusters than there are points: what no process uses is empty, in all of them."""
+    points = np.repeat(np.eye(2, 5), 9, axis=0)
+    np.save(tmp_path / "points.npy", points)
+    file = [str(tmp_path / "points.npy")]
+    one = fit(Config(file, 4, method="k-means", rounds=3, split=3, by="rows"), tmp_path / "one")
+    assert len(one.evaluation().empty) == 2
+    config = Config(file, 4, method="k-means", rounds=3)
+    three = together(3, lambda engine: fit(config, tmp_path / "three"))[0]
+    assert three.evaluation().empty == one.evaluation().empty

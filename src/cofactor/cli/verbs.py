@@ -122,8 +122,8 @@ def _conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
         print(json.dumps({"run": str(folder.path), "report": str(page), **records.plain(result)}, indent=1))
     elif not quiet:
         _show_errors(result)
-        if not result.converged:
-            Console().print("Not converged: more --rounds, or a larger --tol, would end it.", style="yellow")
+        for line in judge.remarks(result):
+            Console().print(line, style="yellow", markup=False)
         Console().print(f"run {folder.path}, report {page}", soft_wrap=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -96,10 +96,21 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Finished:
-    """Codes of the clients that are on this machine anyway, and what the work of all clients returned, in order."""
+    """Codes of the clients that are on this machine anyway, and what the work of all clients returned, in order.
+
+    ``used`` says which components have codes at any client (k); None where that is not to be said.
+    """
 
     codes: list[Array] = field(default_factory=list)
     findings: list[Any] = field(default_factory=list)
+    used: Array | None = None
+
+
+def used_by(parts: Iterable[Finished]) -> Array | None:
+    """Return which components any of these clients use; None where one does not say."""
+    found = [part.used for part in parts]
+    said = [used for used in found if used is not None]
+    return np.any(said, axis=0) if said and len(said) == len(found) else None
 
 
 class Rebuilt(ClientError):

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from cofactor.engines import dask_worker as worker
 from cofactor.engines.checkpoint import Checkpoint, State
-from cofactor.engines.contract import Answer, Callback, Finished, Rebuilt, Streamed, Watch, Work
+from cofactor.engines.contract import Answer, Callback, Finished, Rebuilt, Streamed, Watch, Work, used_by
 from cofactor.engines.dask_hosts import Hosts, is_lazy
 from cofactor.engines.history import Round, adds_up
 from cofactor.engines.paying import check_repeat
@@ -188,7 +188,7 @@ class DaskSession:
         orders = [self.hosts.order(worker.finish, factor, work[p.first : p.stop], here) for p in places]
         done: list[Finished] = self._surely(lambda: self.hosts.tell(*orders))
         codes = [W for part in done for W in part.codes] if all(part.codes for part in done) else []
-        return Finished(codes, [finding for part in done for finding in part.findings])
+        return Finished(codes, [finding for part in done for finding in part.findings], used_by(done))
 
     def _remember(self, shared: Shared, t: int, participants: Array) -> None:
         """Keep what clients are sent, for those that will be rebuilt; what they found alone must be found again."""

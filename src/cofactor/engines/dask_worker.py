@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -176,7 +177,7 @@ def present(host: Host) -> None:
 def finish(host: Host, factor: Array, work: Sequence[Work], machine: str) -> Finished:
     """Host: finish; codes leave only for a driver on the same machine."""
     done = host.finish(factor, work)
-    return done if machine == socket.gethostname() else Finished([], done.findings)
+    return done if machine == socket.gethostname() else replace(done, codes=[])
 
 
 class Place(Team):

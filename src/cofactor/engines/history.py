@@ -16,7 +16,9 @@ class Round(NamedTuple):
     were apart. Errors of the final factor come from the refitted codes instead. ``epsilon`` is what all releases up to
     this round cost together; NaN for a method without noise. Losses compare within a ``stage``, not across. ``moved``
     is how far the component of the factor that moved most has come since the round before, over the size of the
-    largest.
+    largest; of a stream since every client has answered about once. ``net`` is how far a component has come in many
+    rounds over the size of its steps in them, of the one that comes furthest: about 1 where it goes to and fro.
+    ``ended`` is why the run ended with this round, one of ``ENDED``.
     """
 
     round: int
@@ -29,6 +31,24 @@ class Round(NamedTuple):
     epsilon: float = math.nan
     stage: int = 0
     moved: float = math.nan
+    net: float = math.nan
+    ended: str = ""
+
+
+ENDED = {
+    "loss": "the loss has settled",
+    "factor": "the factor stands still",
+    "noise": "the factor stands still against its own noise",
+    "plan": "all rounds of the method's own plan were run",
+    "asked": "all rounds were run, as asked: tol 0 looks for no other end",
+    "rounds": "the rounds were used up before it had settled",
+    "few": "the rounds were used up, too few of them to judge whether it had settled",
+    "precision": "it stands still as far as the precision of the data shows, which is coarser than tol",
+    "callback": "a callback ended it",
+}
+"""Why a run ended."""
+DONE = ("loss", "factor", "noise", "plan")
+"""Ends at which nothing is left to do."""
 
 
 def stage_of(traits: Traits, t: int) -> int:

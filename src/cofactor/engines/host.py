@@ -57,6 +57,7 @@ class Host:
         self.traits, self.count = method.traits, len(data)
         self.units = [_Unit(np.array([j]), X) for j, X in enumerate(data, first)]
         self.stage, self.unstacked = -1, stacks
+        self.open = stacks and self.traits.allowance is None
         self.own: dict[int, tuple[Array, Array]] = {}
         self.kept: dict[str, Any] = {}
 
@@ -124,7 +125,8 @@ class Host:
                     findings[place] = work[place](Client(int(j), X, codes[place], self.own.get(int(j))), factor)
 
         self._each(finish, self.units)
-        return Finished(codes, findings if work else [])
+        used = np.any([W.any(axis=0) for W in codes], axis=0) if codes and self.open else None
+        return Finished(codes, findings if work else [], used)
 
     def data(self) -> list[Data]:
         """Return the data of every unit."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ import numpy as np
 from cofactor.engines import paying, stream
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.contract import Answer, Arrival, Callback, Engine, Session, Watch, Work, shared_bytes
-from cofactor.engines.history import Round, stage_of
+from cofactor.engines.history import DONE, Round, stage_of
 from cofactor.engines.host import address
 from cofactor.engines.inline import Inline
-from cofactor.engines.over import Over, moved
+from cofactor.engines.over import Over
 from cofactor.method import SERVER, Method
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.accountant import Cost, Ledger
@@ -30,20 +30,27 @@ class Run:
 
     ``epsilon`` is what all releases of this run together cost; infinite for a method without noise.
     ``remark`` is what a private method has to say of its factor, in words. Codes are there for clients on this machine;
-    ``findings`` are what the work of every client returned. A stream has ``arrivals``, and the clients that were given
-    up are ``absent``.
+    ``findings`` are what the work of every client returned. A stream has ``arrivals``. Clients that never answered, or
+    were given up, are ``absent``. ``ended`` is why it ended, one of :data:`~cofactor.engines.history.ENDED`.
+    ``empty`` are components that nothing is made of: zeros, or without codes at any client.
     """
 
     factor: Array
     codes: list[Array] = field(repr=False)
     history: list[Round] = field(repr=False)
-    converged: bool = False
+    ended: str = ""
     ledger: Ledger | None = None
     epsilon: float = math.inf
     arrivals: list[Arrival] = field(default_factory=list, repr=False)
     absent: tuple[int, ...] = ()
     findings: list[Any] = field(default_factory=list, repr=False)
     remark: str = ""
+    empty: tuple[int, ...] = ()
+
+    @property
+    def converged(self) -> bool:
+        """Whether it ended because nothing was left to do."""
+        return self.ended in DONE
 
     @property
     def bytes(self) -> int:
@@ -101,31 +108,31 @@ def run(
         ledger = till.begin(plan, len(history), limit)
         if begun:
             begun(len(history))
-        over = Over(method, plan, session.n_clients)
+        over = Over(method, plan, session.n_clients, limit)
+        shared = over.begin(shared)
         for line in history:
             over.heard(line.round, draw(session.n_clients, line.round)[0])
-        factor = method.factor(shared) if method.rounds is None else shared.factor
-        for t in range(len(history), limit):
-            if over(history):
-                break
+        ended = over.why(history)
+        while not ended:
+            t = len(history)
             drawn = draw(session.n_clients, t)
             ledger, costs = till.charge(ledger, t, drawn[0])
             shared, line, who = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
             over.heard(t, who)
-            if method.rounds is None:
-                before, factor = factor, method.factor(shared)
-                line = line._replace(moved=moved(before, factor))
-            history.append(line if ledger is None else line._replace(epsilon=ledger.spent))
+            line = over.seen(line if ledger is None else line._replace(epsilon=ledger.spent), shared)
+            ended = over.why([*history, line])
+            history.append(line._replace(ended=ended))
             if checkpoint and (checkpoint.due(t) or ledger is not None):
-                session.save(checkpoint, shared, history)
+                session.save(checkpoint, over.kept(shared), history)
             if any([callback(history[-1], shared) for callback in callbacks]):
-                break
+                ended = ended or "callback"
+        history[-1] = history[-1]._replace(ended=ended)
         factor = method.factor(shared)
         done = session.finish(factor, work)
         spent = math.inf if ledger is None else history[-1].epsilon
         said = "" if ledger is None else paying.remark_of(method, shared)
-        ended = over(history, ended=True)
-        return Run(factor, done.codes, history, ended, ledger, spent, findings=done.findings, remark=said)
+        found = Run(factor, done.codes, history, ended, ledger, spent, findings=done.findings, remark=said)
+        return _told(found, done.used, absent=np.flatnonzero(over.never))
 
 
 def run_stream(
@@ -182,8 +189,8 @@ def _begin(
 ) -> tuple[Shared, list[Round]]:
     """Start anew, or where the checkpoint ended."""
     saved = session.load(checkpoint) if checkpoint else None
-    if saved is not None:
-        return saved.shared, saved.history
+    if saved is not None:  # a run that has ended may go on for more rounds
+        return saved.shared, [line._replace(ended="") for line in saved.history]
     return method.start(session.n_features, address(seed, SERVER, -1), start), []
 
 
@@ -198,16 +205,22 @@ def _streamed(
     work: Sequence[Work],
 ) -> Run:
     shared = session.method.start(session.n_features, address(plan.seed, SERVER, -1), start)
-    found = session.stream(shared, stream, watch=watch, callbacks=callbacks)
+    over = Over(session.method, plan, session.n_clients, stream.updates)
+    found = session.stream(shared, stream, watch=watch, callbacks=[over.look, *callbacks])
     done = session.finish(found.factor, work)
-    return Run(
-        found.factor,
-        done.codes,
-        found.history,
-        arrivals=found.arrivals,
-        absent=found.absent,
-        findings=done.findings,
-    )
+    ended = over.why(found.history) or "callback"
+    history = [*found.history[:-1], found.history[-1]._replace(ended=ended)]
+    result = Run(found.factor, done.codes, history, ended, arrivals=found.arrivals, findings=done.findings)
+    never = set(range(session.n_clients)) - {arrival.client for arrival in found.arrivals}
+    return _told(result, done.used, absent=sorted(never | set(found.absent)))
+
+
+def _told(found: Run, used: Array | None, *, absent: Iterable[int]) -> Run:
+    """Return a run with the clients that never answered, and the components that are zeros or that nobody uses."""
+    alive = np.asarray(found.factor.any(axis=1))
+    if used is not None and len(used) == len(alive):
+        alive &= used
+    return replace(found, absent=tuple(map(int, absent)), empty=tuple(np.flatnonzero(~alive).tolist()))
 
 
 def _check_start(start: Array | None, method: Method, m: int) -> None:

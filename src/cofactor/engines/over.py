@@ -1,8 +1,9 @@
-"""When a run is over: by what its method can be judged by, once all clients are in it."""
+"""When a run is over, and why: by what its method can be judged by, once all clients are in it."""
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,8 +11,13 @@ import numpy as np
 
 from cofactor.engines.history import Round
 from cofactor.method import Method
-from cofactor.plan import ByShare, Plan
-from cofactor.types import Array
+from cofactor.plan import WINDOW, ByShare, Plan
+from cofactor.types import Array, Shared
+
+DIRECTIONS = 32
+"""Places of a factor are kept in so many random directions: their distances are right to about an eighth."""
+TRAIL = "trail"
+"""Where a saved state keeps them, in the memory of the server."""
 
 
 class Over:
@@ -19,32 +25,119 @@ class Over:
 
     With absent clients patience is for as many rounds as it takes to hear all of them; and where the server keeps
     running sums, its loss grows with every client that joins, so that losses compare from the round on in which the
-    last one did.
+    last one did. ``limit`` is the number of rounds after which it ends anyway.
     """
 
-    def __init__(self, method: Method, plan: Plan, clients: int) -> None:
-        self.rounds, self.traits = method.rounds, method.traits
+    def __init__(self, method: Method, plan: Plan, clients: int, limit: int) -> None:
+        self.method, self.traits, self.limit = method, method.traits, limit
         share = 1.0 if isinstance(plan.participation, ByShare) else float(plan.participation)
-        patience = math.ceil(plan.rule.patience / share)
-        self.rule = plan.rule if share == 1 else replace(plan.rule, patience=patience)
-        self.silent = np.ones(clients, bool)
-        self.first = 0 if not self.traits.running else math.inf
+        every = clients if plan.stream else 1 / share
+        self.rule = replace(plan.rule, patience=math.ceil(plan.rule.patience * every))
+        self.silent, self.never = np.ones(clients, bool), np.ones(clients, bool)
+        self.judged = "factor" if plan.stream else self.traits.judged  # single answers have losses of single clients
+        self.first = math.inf if self.traits.running and not plan.stream else 0
+        self.trail = Trail(math.ceil(WINDOW * every))
+        self.before: Array | None = None
+        self.precision = 0.0
+        self.lines: list[Round] = []
+
+    def begin(self, shared: Shared) -> Shared:
+        """Remember where the run begins, or goes on; return the state without what was kept for this."""
+        kept = {name: value for name, value in shared.memory.items() if name != TRAIL}
+        if TRAIL in shared.memory:
+            self.trail.places.extend(shared.memory[TRAIL])
+        if self.method.rounds is None:
+            self.before = self.method.factor(shared)
+        return shared._replace(memory=kept)
+
+    def kept(self, shared: Shared) -> Shared:
+        """Return the state as it is saved: with the way that the factor came."""
+        if not self.trail.places:
+            return shared
+        return shared._replace(memory={**shared.memory, TRAIL: np.stack(list(self.trail.places))})
 
     def heard(self, t: int, clients: Array) -> None:
         """Note who took part in round t; in a new stage everybody is new."""
         if t in self.traits.stages:
             self.silent[:] = True
-        self.silent[clients] = False
+        self.silent[clients] = self.never[clients] = False
         if self.traits.running and not self.silent.any():
             self.first = min(self.first, t)
 
-    def __call__(self, history: Sequence[Round], *, ended: bool = False) -> bool:
-        """Say whether it is over; once it has ``ended``, whether that was where it should."""
-        if self.rounds is not None:
-            return ended
+    def seen(self, line: Round, shared: Shared) -> Round:
+        """Return the line of a round with how far the factor has come in it."""
+        if self.method.rounds is not None:
+            return line
+        factor = self.method.factor(shared)
+        if factor.dtype.kind == "f":
+            self.precision = float(np.finfo(factor.dtype).eps)
+        net = self.trail(factor)[1] if self.judged == "factor" and self.rule.tol > 0 else math.nan
+        before, self.before = self.before, factor
+        return line._replace(moved=math.nan if before is None else moved(before, factor), net=net)
+
+    def look(self, line: Round, shared: Shared) -> bool:
+        """Callback of a stream: say whether it is over, once for every answer of all clients."""
+        self.lines.append(line)
+        return self.rule.tol > 0 and len(self.lines) % len(self.never) == 0 and bool(self.why(self.lines))
+
+    def why(self, history: Sequence[Round]) -> str:
+        """Return why it is over after the last line, one of ``ENDED``; "" where it goes on."""
+        used = len(history) >= self.limit
+        if self.method.rounds is not None:
+            return "" if not used else "plan" if self.limit >= self.method.rounds else "rounds"
         last = len(self.traits.stages) - 1
         lines = [line for line in history if line.stage == last and line.round >= self.first]
-        return self.rule(lines, self.traits.judged)
+        asked = self.rule.tol
+        shown = asked == 0 or asked >= self.precision
+        rule = self.rule if shown else replace(self.rule, tol=self.precision)
+        if found := rule.why(lines, self.judged):
+            return found if shown or found == "noise" else "precision"
+        if not used:
+            return ""
+        return "asked" if asked == 0 else "few" if len(lines) <= self.rule.patience else "rounds"
+
+
+class Trail:
+    """Where the factor was in the last rounds: how far it has come in ``window`` of them, against its steps.
+
+    A step is what it moves in ``lag`` rounds: in a stream, where single answers pull to single clients, one of all.
+    """
+
+    def __init__(self, window: int, lag: int = 1) -> None:
+        self.window, self.lag = window, lag
+        self.places: deque[Array] = deque(maxlen=window + lag + 1)
+        self.directions: Array | None = None
+
+    def __call__(self, factor: Array) -> tuple[float, float]:
+        """Note the factor; return its last step over the size of the largest component, and ``Round.net``."""
+        place = self._place(factor)
+        if self.places and self.places[-1].shape != place.shape:
+            self.places.clear()
+        self.places.append(place)
+        if len(self.places) <= self.lag:
+            return math.nan, math.nan
+        size = max(float(np.linalg.norm(place, axis=1).max()), np.finfo(np.float64).tiny)
+        step = float(np.linalg.norm(place - self.places[-1 - self.lag], axis=1).max() / size)
+        return step, self._net(size) if len(self.places) > self.window + self.lag else math.nan
+
+    def _net(self, size: float) -> float:
+        """How far every component has come over the root mean square of its steps, of those that move at all."""
+        way = np.stack(list(self.places))
+        steps = np.linalg.norm(way[self.lag :] - way[: -self.lag], axis=2)
+        usual = np.sqrt(np.mean(steps**2, axis=0))
+        come = np.linalg.norm(way[-1] - way[-1 - self.window], axis=1)
+        moving = usual > 1e-6 * size
+        return float((come[moving] / usual[moving]).max()) if moving.any() else 0.0
+
+    def _place(self, factor: Array) -> Array:
+        """Return the factor (k x m) in a few random directions (k x 32), the same in every run."""
+        m = factor.shape[1]
+        if m <= DIRECTIONS:
+            return factor.astype(np.float64)
+        if self.directions is None or len(self.directions) != m:
+            signs = np.random.default_rng(0).integers(2, size=(m, DIRECTIONS), dtype=np.int8)
+            self.directions = ((2 * signs - 1) / math.sqrt(DIRECTIONS)).astype(np.float32)
+        return factor.astype(np.float64) @ self.directions
 
 
 def moved(before: Array, after: Array) -> float:

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from cofactor import kinds
 from cofactor.engines import stream as streams
 from cofactor.engines.checkpoint import Checkpoint, State
-from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work
+from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work, used_by
 from cofactor.engines.history import Round, adds_up
 from cofactor.engines.host import Host
 from cofactor.engines.team import ProcessError, Team
@@ -163,7 +163,9 @@ class TeamSession:
         """Return the codes of this process's clients, and what all clients found."""
         with self.team.guard("refit"):
             done = self.host.finish(factor, work)
-        return Finished(done.codes, self.team.together("refit", done.findings))
+        told = self.team.exchange("refit", Finished([], done.findings, done.used))
+        findings = [finding for part in told for finding in part.findings]
+        return Finished(done.codes, findings, used_by(part for part in told if part.findings or part.used is not None))
 
 
 def stepped(host: Host, told: tuple[Shared, int, Array], work: Callable[..., Any], *arguments: Any) -> Any:

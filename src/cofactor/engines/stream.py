@@ -19,8 +19,10 @@ import numpy as np
 
 from cofactor.engines.contract import Answer, Arrival, Callback, Streamed, Watch, shared_bytes
 from cofactor.engines.history import Round
+from cofactor.engines.over import Trail
+from cofactor.engines.speeds import ByRows, Speeds
 from cofactor.method import Method
-from cofactor.plan import Plan, Stream
+from cofactor.plan import WINDOW, Plan, Stream
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import ClientError, CofactorError, Shared
 
@@ -38,52 +40,18 @@ NO_BUFFER = (
 )
 
 
-class Speeds(Protocol):
-    """How long clients take."""
-
-    def __call__(self, client: int, rows: int, rng: np.random.Generator) -> float:
-        """Return the simulated seconds of one step of a client with so many rows; inf: it never answers."""
-        ...
-
-
-@dataclass(frozen=True)
-class ByRows:
-    """``overhead + seconds_per_row * rows``, times ``exp(spread N(0, 1))``: clients with more rows are slower."""
-
-    seconds_per_row: float = 1e-3
-    overhead: float = 0.01
-    spread: float = 0.1
-
-    def __call__(self, client: int, rows: int, rng: np.random.Generator) -> float:
-        """Return the time for these rows."""
-        return float((self.overhead + self.seconds_per_row * rows) * np.exp(self.spread * rng.standard_normal()))
-
-
-@dataclass(frozen=True)
-class LogNormal:
-    """``median exp(spread N(0, 1))`` whatever the rows."""
-
-    median: float = 1.0
-    spread: float = 0.5
-
-    def __call__(self, client: int, rows: int, rng: np.random.Generator) -> float:
-        """Return a time."""
-        return float(self.median * np.exp(self.spread * rng.standard_normal()))
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """The same seconds in every step: one number per client."""
-
-    seconds: tuple[float, ...]
-
-    def __call__(self, client: int, rows: int, rng: np.random.Generator) -> float:
-        """Return the client's own number."""
-        return self.seconds[client]
-
-
 class Server(Protocol):
     """Whoever takes the answers of clients, one by one."""
+
+    @property
+    def method(self) -> Method:
+        """What runs."""
+        ...
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are."""
+        ...
 
     def update(self, shared: Shared, t: int, watch: Watch | None) -> tuple[Shared, Round, Arrival]:
         """Take the next answer, merge it, and send the result to that client alone."""
@@ -119,8 +87,11 @@ def serve(
     """Let a server merge answers until there are enough; return the last state and what happened."""
     history: list[Round] = []
     arrivals: list[Arrival] = []
+    trail = Trail(WINDOW * server.n_clients, server.n_clients)
     for t in range(stream.updates):
         shared, line, arrival = server.update(shared, t, watch)
+        moved, net = trail(server.method.factor(shared))
+        line = line._replace(moved=moved, net=net)
         history.append(line)
         arrivals.append(arrival)
         if any([callback(line, shared) for callback in callbacks]):
@@ -267,6 +238,16 @@ class _Server:
     deadline: float
     working: list[_Job] = field(default_factory=list)
     absent: set[int] = field(default_factory=set)
+
+    @property
+    def method(self) -> Method:
+        """What runs."""
+        return self.session.method
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are."""
+        return self.session.n_clients
 
     def send(self, client: int, shared: Shared, *, step: int, version: int, clock: float) -> None:
         """Give a client the state, or give it up if its answer would come too late."""

@@ -17,11 +17,12 @@ from cofactor.data.harmonise import How, onto
 from cofactor.data.preparation import Preparation, hint
 from cofactor.data.tables import as_table, is_annotated, set_aside
 from cofactor.engines.contract import Engine
-from cofactor.engines.history import Round
+from cofactor.engines.history import ENDED, Round
 from cofactor.engines.loop import Run, carrier, run
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients
 from cofactor.estimators.containers import Containers
+from cofactor.estimators.ending import name as name_ending
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
 from cofactor.local import arrays
@@ -156,6 +157,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         self.history_: list[Round] = outcome.history
         self.n_rounds_ = self.n_iter_ = len(outcome.history)
         self.n_components_ = len(self.components_)
+        self.ended_, self.empty_components_ = ENDED[outcome.ended], list(outcome.empty)
+        self.absent_ = [held.names[j] for j in outcome.absent]
         self.ledger_, self.epsilon_ = outcome.ledger, outcome.epsilon
         self.n_features_in_ = held.width or self.components_.shape[1]
         self._column = groups if isinstance(groups, str) else None
@@ -164,6 +167,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             self.feature_names_in_ = np.array(held.features, dtype=object)
         if outcome.remark:
             warnings.warn(f"Mind that {outcome.remark}", UserWarning, stacklevel=3)
+        name_ending(outcome, held.names)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
         self._add(data, facts, plan, engine)
         return held

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +20,7 @@ from cofactor.engines.totals import totals
 from cofactor.estimators import clients, losses, saved
 from cofactor.estimators.annotate import annotate
 from cofactor.estimators.base import Federated, seed_of
+from cofactor.estimators.ending import warn
 from cofactor.kinds.kind import Score
 from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local.apart import own_part
@@ -60,7 +60,8 @@ class FederatedNMF(Federated):
     alpha_W, alpha_H, l1_ratio : penalties of codes and factor, as in scikit-learn; they leave the scale of
         ``components_`` as it is.
     rounds : the most rounds to run; the iterations of methods on one matrix. None leaves it to the method, or is 50.
-    tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
+    tol : stop when the loss falls by less than this share in three rounds, or, where methods average, when the factor
+        stands still to this share or against its own noise; 0 runs all rounds.
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same numbers everywhere.
     engine : what carries the messages; None runs all clients in this process.
@@ -150,12 +151,7 @@ class FederatedNMF(Federated):
 
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.reconstruction_err_ = score.error
-        if self.tol > 0 and not outcome.converged and self._made.traits.judged == "loss" and not outcome.arrivals:
-            warnings.warn(
-                f"{self.n_rounds_} rounds were not enough to reach tol={self.tol}; raise `rounds` or `tol`.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        warn(outcome, self.tol, ConvergenceWarning)
 
     def fit(self, X: Any, y: Any = None, groups: Any = None, *, H: Any = None) -> Self:
         """Fit to clients, as :meth:`Federated.fit` says; ``H`` (k x m) is a public factor to begin at."""

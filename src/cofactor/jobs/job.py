@@ -22,7 +22,7 @@ from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.journal import Journal
-from cofactor.jobs.judge import evaluation, is_small, matches, passport_record, passports
+from cofactor.jobs.judge import ending, evaluation, is_small, matches, passport_record, passports
 from cofactor.jobs.place import Place
 from cofactor.jobs.preparing import Prepared
 from cofactor.jobs.reading import Inputs, hashes, read
@@ -32,7 +32,7 @@ from cofactor.method import Method
 from cofactor.methods.build import Facts, build
 from cofactor.plan import ROUNDS, Plan
 from cofactor.privacy.signing import Key
-from cofactor.records import Evaluation, Input
+from cofactor.records import Input
 from cofactor.select.markers import SCORES, Regressed, table, to_tsv
 from cofactor.types import Array, CofactorError
 
@@ -266,13 +266,13 @@ def _write(
     if outcome.ledger is not None:
         spent = record(outcome.ledger.spend())
         folder.write_json("privacy.json", spent)
-        result = Evaluation(len(outcome.history), outcome.converged, privacy=spent, remark=outcome.remark or None)
+        result = replace(ending(outcome, job.names), privacy=spent, remark=outcome.remark or None)
     else:
         found = passports(outcome.findings, outcome, factors, names=names, seed=config.seed)
         if found:
             folder.write_json("passports.json", [passport_record(p, best) for p in found])
         match = matches(found, outcome.findings)
-        result = evaluation(job.kind, outcome.findings, outcome, config, match=match)
+        result = evaluation(job.kind, outcome.findings, outcome, config, match=match, names=job.names)
     folder.write_history(outcome.history)
     folder.seal(ends)
     folder.write_json("evaluation.json", result)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cofactor import kinds
+from cofactor.engines.history import ENDED
 from cofactor.engines.loop import Run, run
 from cofactor.jobs.conclude import TOP, Finding
 from cofactor.jobs.config import Config
@@ -41,8 +42,38 @@ def is_small(data: Sequence[Data], place: Place) -> bool:
     return place.total("the sizes", cells) <= LOCAL_CELLS
 
 
+def ending(outcome: Run, names: Sequence[str]) -> Evaluation:
+    """Return how a run ended, and what it says of clients (by their names) and components without an error."""
+    return Evaluation(
+        rounds=len(outcome.history),
+        converged=outcome.converged,
+        ended=ENDED[outcome.ended],
+        absent=[names[j] for j in outcome.absent],
+        empty=list(outcome.empty),
+    )
+
+
+def remarks(result: Evaluation) -> list[str]:
+    """Say what somebody who reads the errors of a run should know of it."""
+    lines = []
+    if not result.converged:
+        why = result.ended or "the rounds were used up"
+        lines.append(f"Not converged: {why}; more --rounds, or a larger --tol, would end it.")
+    if result.absent:
+        lines.append(f"Clients that never answered, or were given up: {', '.join(result.absent)}.")
+    if result.empty:
+        lines.append(f"Nothing is made of components {', '.join(map(str, result.empty))}.")
+    return lines
+
+
 def evaluation(
-    kind: Kind, findings: Sequence[Finding], outcome: Run, config: Config, *, match: list[list[float | None]] | None
+    kind: Kind,
+    findings: Sequence[Finding],
+    outcome: Run,
+    config: Config,
+    *,
+    match: list[list[float | None]] | None,
+    names: Sequence[str],
 ) -> Evaluation:
     """Return the errors of every client and of all rows, and what else the findings tell."""
 
@@ -55,9 +86,8 @@ def evaluation(
         )
         for found in findings
     ]
-    return Evaluation(
-        rounds=len(outcome.history),
-        converged=outcome.converged,
+    return replace(
+        ending(outcome, names),
         error=score(np.sum([found.tally for found in findings], axis=0)).error,
         clients=clients,
         match=match,

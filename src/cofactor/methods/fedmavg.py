@@ -6,8 +6,8 @@ projects the mean of the copies.
 
 Two things are ours. The paper's mean counts rows; but clients take steps of their own lengths ``1 / L_j``, so that the
 mean of one step each is no step on the sum of their objectives. Counted by ``L_j`` it is one, and what the method
-settles at is what a pooled run would: sorted genes end at 1.000 instead of 1.09 times the pooled error. And the server
-goes on in the direction of the last round (``momentum``), since single steps at the end are slow.
+settles at is what a pooled run would: sorted genes end at 1.000 instead of 1.09 times the pooled error. And clients go
+on in the direction of the last round (``momentum``), since single steps at the end are slow.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FedMAvg:
     and ``components`` are the sets that the rows of W_j and of H live in. Codes start at zero, so nothing but H is
     random. Clients send ``w_j H_j`` and ``w_j``: sums are enough. ``by_rows=True`` takes ``w_j = n_j`` instead of L_j;
     a draw by data share (see :class:`cofactor.plan.ByShare`) then turns the weighted mean into the poster's plain one.
-    With ``momentum`` b, what is broadcast is ``P(H + b (H - H_old))``, and the result is H.
+    With ``momentum`` b, clients begin at ``P(H + b (H - H_old))``, with the broadcast factor of the round before.
     """
 
     rank: int
@@ -120,14 +120,22 @@ class FedMAvg:
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Q1 steps on the codes, Q2 on a copy of the factor."""
-        H = shared.factor.astype(data.dtype, copy=False)
+        H, memory = self._ahead(shared.factor.astype(data.dtype, copy=False), local)
         W = descend(local.codes, for_codes(data, H), steps=self.code_steps, rows=self.codes)
         stats = for_factor(data, W)
         F = descend(H.T, stats, steps=at(self.factor_steps, t), gamma=self.gamma)
         loss = 0.5 * arrays.square(data) + gain(stats, F)
         weight = float(data.shape[0]) if self.by_rows else max(lipschitz(stats.gram), 0.0)
         sent = np.ascontiguousarray(F.T) * data.dtype.type(weight)
-        return Local(W), Message({"factor": sent, "loss": np.float64(loss)}, weight)
+        return Local(W, memory), Message({"factor": sent, "loss": np.float64(loss)}, weight)
+
+    def _ahead(self, H: Array, local: Local) -> tuple[Array, dict[str, Array]]:
+        """Return where a client begins, and what it keeps for the next round; nobody is absent from any."""
+        if self.momentum == 0:
+            return H, {}
+        before = local.memory.get("before", H)
+        ahead = _keep(self.components.project(H + H.dtype.type(self.momentum) * (H - before)), H)
+        return ahead.astype(H.dtype, copy=False), {"before": H}
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Project the mean; a component that vanished stays as it was, so that it can come back."""
@@ -135,16 +143,12 @@ class FedMAvg:
         loss = float(sums.arrays["loss"])
         if sums.weight <= 0:  # nobody has codes yet, or anything but zeros
             return shared._replace(factor=shared.factor.astype(dtype), loss=loss)
-        H = _keep(self.components.project(sums.arrays["factor"] / sums.weight), shared.factor).astype(dtype)
-        if self.momentum == 0:
-            return Shared(H, loss=loss)
-        ahead = H + self.momentum * (H - shared.memory["mean"]) if "mean" in shared.memory else H
-        return Shared(_keep(self.components.project(ahead), H).astype(dtype), memory={"mean": H}, loss=loss)
+        H = self.components.project(sums.arrays["factor"] / sums.weight)
+        return Shared(_keep(H, shared.factor).astype(dtype), loss=loss)
 
     def factor(self, shared: Shared) -> Array:
         """Return H, rows at norm 1 where the codes can take the scale."""
-        H = shared.memory.get("mean", shared.factor)
-        return normalize(H) if self.codes.cone else H
+        return normalize(shared.factor) if self.codes.cone else shared.factor
 
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor."""

@@ -12,7 +12,7 @@ from cofactor import metrics
 from cofactor.data import synthetic
 from cofactor.engines.loop import run_stream
 from cofactor.engines.mpi import Mpi
-from cofactor.engines.stream import Fixed
+from cofactor.engines.speeds import Fixed
 from cofactor.methods import catalog
 from cofactor.methods.averaged import Averaged
 

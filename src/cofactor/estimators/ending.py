@@ -1,0 +1,36 @@
+"""What a fit says in the end: why it ended before it was done, who never answered, what is empty."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from cofactor.engines.loop import Run
+
+ADVICE = {
+    "rounds": "{rounds} rounds were not enough to reach tol={tol}; raise `rounds` or `tol`.",
+    "few": "{rounds} rounds were not enough to judge whether tol={tol} is reached; raise `rounds`, or set tol=0.",
+    "precision": "tol={tol} cannot be reached in {dtype}, which shows no smaller change than {eps:.1g}; raise `tol`, "
+    "or give the data in float64.",
+}
+
+
+def warn(outcome: Run, tol: float, category: type[Warning]) -> None:
+    """Warn where a fit has ended before it was done, and say what to do."""
+    if outcome.ended in ADVICE:
+        H = outcome.factor
+        eps = 2.0 ** -(23 if H.dtype.itemsize == 4 else 52)
+        told = {"rounds": len(outcome.history), "tol": tol, "dtype": H.dtype, "eps": eps}
+        warnings.warn(ADVICE[outcome.ended].format(**told), category, stacklevel=5)
+
+
+def name(outcome: Run, clients: Sequence[Any]) -> None:
+    """Warn of clients that never answered, by their names, and of components that nothing is made of."""
+    if outcome.absent:
+        those = ", ".join(str(clients[j]) for j in outcome.absent)
+        warnings.warn(f"clients that never answered, or were given up: {those}.", stacklevel=5)
+    if outcome.empty:
+        those = ", ".join(map(str, outcome.empty))
+        text = f"nothing is made of components {those}: the data carry fewer than {len(outcome.factor)}."
+        warnings.warn(text, stacklevel=5)
