@@ -29,7 +29,11 @@ from cofactor.engines.named import named
 from cofactor.engines.speeds import Fixed
 from cofactor.methods import catalog
 from cofactor.methods.averaged import Averaged
-from cofactor.plan import ByShare
+from cofactor.methods.build import Facts, build
+from cofactor.methods.wrapped import Wrapped
+from cofactor.plan import ByShare, Plan
+from cofactor.privacy import Privacy, account
+from cofactor.privacy.errors import ReleasedError
 from cofactor.types import ClientError, CofactorError, DataError, Shared
 
 dask = pytest.importorskip("dask")
@@ -274,6 +278,51 @@ def test_a_worker_may_be_lost_in_a_round(plan, engine, Xs, tmp_path):
     agree(there, run(plain, Xs, rounds=5, seed=3, **plan))
     assert not list(tmp_path.iterdir())
     assert seen == list(range(5))
+
+
+@dataclass(frozen=True)
+class Private(Wrapped):
+    """A private method whose client of 17 rows ends its own worker in round 1, as often as there are tokens."""
+
+    tokens: str
+
+    def step(self, data, shared, local, t, rng):
+        found = sorted(Path(self.tokens).glob("*.token"))
+        if t == 1 and data.shape[0] == 17 and found:
+            found[0].unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.method.step(data, shared, local, t, rng)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_private_round_in_which_a_worker_was_lost_is_not_repeated(secure, engine, Xs, tmp_path):
+    """Its message may have been seen: a second one would have other noise."""
+    (tmp_path / "1.token").touch()
+    plan = Plan(4, privacy=Privacy(1, 1e-3, unit="client"), secure=secure)
+    method, plan = build("fedavg", 3, plan, Facts(len(Xs), 14))
+    checkpoint, seen = Checkpoint(tmp_path / "c.npz"), []
+    told = {"engine": engine, "checkpoint": checkpoint, "watch": lambda t, answers: seen.append(t)}
+    with pytest.raises(ReleasedError, match="round 1: clients were lost in a round of a private run"):
+        run(Private(method, str(tmp_path)), Xs, plan, **told)
+    assert not list(tmp_path.glob("*.token"))
+    engine.client.wait_for_workers(2, timeout=30)
+    with pytest.raises(ReleasedError, match="expected the results of 2 rounds, as many as are charged"):
+        run(Private(method, str(tmp_path)), Xs, plan, **told)
+    assert seen == [0]
+
+
+def test_a_private_run_goes_on_without_a_worker_that_was_lost_between_rounds(engine, client, Xs, tmp_path):
+    def lose(line, shared):
+        if line.round == 1:
+            kill(client)
+
+    account.new(tmp_path / "site.jsonl", epsilon=1, delta=1e-3, unit="client")
+    privacy = Privacy(1, 1e-3, unit="client", ledger=tmp_path / "site.jsonl")
+    method, plan = build("fedavg", 3, Plan(4, privacy=privacy), Facts(len(Xs), 14))
+    seen = []
+    there = run(method, Xs, plan, engine=engine, callbacks=[lose], watch=lambda t, answers: seen.append(t))
+    assert seen == [0, 1, 2, 3]
+    assert there.epsilon == account.read(tmp_path / "site.jsonl").spent().epsilon == pytest.approx(1, rel=1e-9)
 
 
 def test_clients_that_end_every_worker_are_named(engine, Xs, tmp_path, monkeypatch):

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from collections import Counter
 
 import pytest
 from tests.helpers.methods import NAMES
 from tests.helpers.processes import script
 
 from cofactor.engines.processes import Processes
+from cofactor.privacy import account
 from cofactor.types import CofactorError
 
 
@@ -50,6 +52,24 @@ def test_checkpoints_of_processes_that_were_cut_or_killed(tmp_path):
     assert found["same"]
     assert found["first"] in (4, 5)
     assert "expected the 2 processes that wrote the checkpoint, found 1" in found["told"]
+
+
+def test_a_private_round_that_a_process_did_not_survive_is_charged_and_not_repeated(tmp_path):
+    for name in ("one", "two"):
+        account.new(tmp_path / f"{name}.jsonl", epsilon=1.2, delta=1e-3, unit="client")
+    script(2, "charged.py", ".", "killed", cwd=tmp_path, check=9)
+    script(2, "charged.py", ".", "again", cwd=tmp_path)
+    found = json.loads((tmp_path / "found.json").read_text())
+    for refusal in found["refusals"]:
+        assert "expected the results of 3 rounds, as many as are charged; the checkpoint holds 2" in refusal
+    assert found["epsilon"] == pytest.approx(1, rel=1e-9)
+    assert 0.5 < found["spent"][0] < 1
+    assert found["spent"][1] == pytest.approx(1, rel=1e-9)
+    assert all("of which 1 is spent; with this run it would be 1." in refusal for refusal in found["over"])
+    for name, rounds in (("killed.npz", 3), ("cut.npz", 4)):
+        steps = Counter(line for here in (0, 1) for line in (tmp_path / f"{name}-{here}").read_text().split())
+        assert set(steps.values()) == {1}
+        assert {step.split("-")[1] for step in steps} == {str(t) for t in range(rounds)}
 
 
 def test_the_stream_over_processes(tmp_path):

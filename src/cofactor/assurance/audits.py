@@ -18,7 +18,7 @@ from cofactor.assurance.ledger import Line
 from cofactor.assurance.spending import Spending
 from cofactor.assurance.worst_case import Outcome
 from cofactor.privacy.accountant import Unit
-from cofactor.privacy.errors import AuditError
+from cofactor.privacy.errors import AuditError, LedgerError
 
 SHOWN = 3
 
@@ -90,7 +90,11 @@ def _price_faults(entry: dict[str, Any], method: Any) -> Iterator[str]:
     """Yield where a private entry has not paid its cost, or has other noise than it paid for."""
     t, name = entry["round"], entry["array"]
     cost = method.allowance.costs(t)[name]
-    paid = ledger.cost_of(entry)
+    try:
+        paid = ledger.cost_of(entry)
+    except LedgerError as error:
+        yield str(error)
+        return
     if paid is None:
         yield f"{name!r} was released without noise"
         return

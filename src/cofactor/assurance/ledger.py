@@ -150,7 +150,9 @@ def verify(
         return Check(found, [*bad, *faults], bool(ended))
     paid = read(folder / CHARGES, CHARGES)
     charges, more = _file(folder, CHARGES, paid, manifest, ended and ended.get("charges"))
-    faults += [*bad, *more, *_unpaid(lines, paid)]
+    faults += [*bad, *more]
+    if not any(c.fault for c in (*found, *charges)):  # else that says more
+        faults += _unpaid(lines, paid)
     if ended:
         faults += _unsigned_end(header(manifest), ended, keys)
     return Check(found, faults, bool(ended), charges, keys, sorted(set(own) & set(keys)))
