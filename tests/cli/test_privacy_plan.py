@@ -48,7 +48,7 @@ def test_a_plan_warns_where_noise_drowns_the_signal(tmp_path) -> None:
     assert few < many
     words = ("--epsilon", 4, "--delta", 1e-3, "--unit", "client", "--method", "fedavg", "--rounds", 5, "--rank", 10)
     noisy = plan(tmp_path, *words, "--features", 100, "--clients", 20, "--secure", "--json")
-    assert noisy["accountant"] == "zCDP"
+    assert noisy["accountant"] == "exact Gaussian"
     assert noisy["noise_over_signal"] > 1
     secure = ("--features", 100, "--clients", 20, "--secure")
     assert "the sums themselves are disclosed" in plan(tmp_path, *words, *secure).stdout

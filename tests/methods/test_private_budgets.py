@@ -36,9 +36,9 @@ def test_fewer_rounds_cost_less(Xs):
     assert run(method, Xs, rounds=1).epsilon < 1.1
 
 
-def test_secure_sums_are_accounted_by_zcdp_and_carry_the_whole_noise_once(Xs):
+def test_secure_sums_are_accounted_exactly_and_carry_the_whole_noise_once(Xs):
     model = FederatedNMF(3, privacy=privacy(2.0), secure=True).fit(Xs)
-    assert model.ledger_.spend().accountant == "zCDP"
+    assert model.ledger_.spend().accountant == "exact Gaussian"
     assert np.isclose(model.epsilon_, 2.0, rtol=1e-9)
 
 

@@ -87,7 +87,9 @@ def test_plans_without_an_honest_client_are_refused():
 def test_every_total_names_the_honest_clients_it_assumes(rng):
     Xs = [rng.random((9, 8)) for _ in range(6)]
     model = FederatedNMF(2, privacy=Privacy(2, 1e-4), secure=True).fit(Xs)
-    assert str(model.ledger_.spend()).endswith("; accountant: zCDP; assuming at least 4 honest clients in every sum)")
+    assert str(model.ledger_.spend()).endswith(
+        "; accountant: exact Gaussian; assuming at least 4 honest clients in every sum)"
+    )
     alone = FederatedNMF(2, privacy=Privacy(2, 1e-4)).fit(Xs)
     assert "honest" not in str(alone.ledger_.spend())
     mixed = [Cost(Mechanism.DISCRETE_GAUSSIAN, 2.0, honest=h) for h in (3, 5)]

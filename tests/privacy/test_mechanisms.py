@@ -87,21 +87,45 @@ def test_no_noise_is_not_private(kind):
     assert spend([cost], 1e-5).epsilon == math.inf
 
 
-def test_parts_of_discrete_noise_add_up():
+def test_parts_of_noise_add_up():
     parts = 14
-    noise = DiscreteGaussian(2.0, 1.0, parts=parts)
+    noise = Gaussian(2.0, 1.0, parts=parts)
     source = Source(insecure_seed=2)
     total = sum(noise(np.zeros(4000), source)[0] for _ in range(parts))
     assert stats.kstest(total, stats.norm(0, 2).cdf).pvalue > 1e-4
     with pytest.raises(ParameterError, match="sigma >= 8 grid steps"):
-        DiscreteGaussian(1e-7, 1.0, parts=parts)(np.zeros(3))
+        Gaussian(1e-7, 1.0, parts=parts)(np.zeros(3))
+    assert noise(np.zeros(3))[1].honest == parts
 
 
-@pytest.mark.parametrize("clients", [2, 14, 200])
-def test_a_sum_of_parts_is_as_good_as_one_discrete_gaussian(clients):
-    # how far the two are apart in Renyi divergence, by Kairouz, Liu and Steinke 2021
-    gap = 10 * math.fsum(math.exp(-2 * math.pi**2 * LEAST**2 * k / (k + 1)) for k in range(1, clients))
-    assert 0 < gap < 1e-270
+def sum_of_rounded(sigma, clients, reach):
+    """Chances of the sum of rounded Gaussians at -reach..reach: those of one, convolved with themselves."""
+    k = np.arange(-reach, reach + 1)
+    one = stats.norm.cdf(k + 0.5, scale=sigma) - stats.norm.cdf(k - 0.5, scale=sigma)
+    found = one
+    for _ in range(clients - 1):
+        found = np.convolve(found, one)[reach : 3 * reach + 1]
+    return found
+
+
+def rounded_sum(sigma, clients, reach):
+    """Chances of round(N + U_2 + ... + U_h): the density of N + U_1 + ... + U_h at the integers, from its transform."""
+    w, step = np.linspace(-9 / sigma, 9 / sigma, 20_001, retstep=True)
+    bell = np.exp(-clients * (sigma * w) ** 2 / 2) * np.sinc(w / 2 / np.pi) ** clients
+    return np.array([np.sum(bell * np.cos(w * k)) for k in range(-reach, reach + 1)]) * step / (2 * np.pi)
+
+
+@pytest.mark.parametrize("clients", [2, 3, 14])
+@pytest.mark.parametrize("sigma", [0.6, 0.8, 1.0, 1.3])
+def test_a_sum_of_parts_is_post_processing_of_one_gaussian(sigma, clients):
+    """The bound of ``LEAST``, where it is large enough to be seen: it falls as exp(-pi^2 sigma^2 / 2)."""
+    reach = math.ceil(9 * sigma * math.sqrt(clients)) + 3
+    apart = np.abs(sum_of_rounded(sigma, clients, reach) - rounded_sum(sigma, clients, reach)).max()
+    bound = 2 * (clients + 1) * math.exp(-((math.pi * sigma) ** 2) / 2)
+    assert apart <= bound + 1e-14
+    if clients == 2 and sigma < 1:
+        assert apart > 1e-4 * bound  # there is something to be seen
+    assert 2 * (10**6 + 1) * math.exp(-((math.pi * LEAST) ** 2) / 2) < 1e-130
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.helpers.secure import Round, sum_of, total_of
 
 from cofactor.engines.contract import message_bytes
 from cofactor.privacy import errors
-from cofactor.privacy.mechanisms import DiscreteGaussian
+from cofactor.privacy.mechanisms import Gaussian
 from cofactor.privacy.secure_sum import shamir
 from cofactor.privacy.secure_sum.messages import Terms
 from cofactor.privacy.secure_sum.packing import pack, unpack
@@ -68,7 +68,7 @@ def test_one_masked_vector_looks_uniform():
 
 
 def test_distributed_noise_is_whole_with_the_fewest_survivors():
-    part = DiscreteGaussian(2.0, 1.0, parts=Terms(b"s", tuple(range(5)), 1).threshold)
+    part = Gaussian(2.0, 1.0, parts=Terms(b"s", tuple(range(5)), 1).threshold)
     arrays = {c: part(np.full(3000, float(c)))[0] for c in range(5)}
     total, survivors = sum_of(arrays, {4: Phase.MASK})
     assert len(survivors) == part.parts

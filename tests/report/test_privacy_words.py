@@ -101,15 +101,18 @@ def test_a_private_run_shows_its_noise_and_withholds_errors(private_run: Path) -
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
     assert CLAIM[:-1] + ", assuming at least 2 honest clients in every sum. The unit is one record." in text
     assert "ε = 2, δ = 1e-5" in text
-    assert "accountant zCDP" in text
-    assert "(unit: record; neighbours: add/remove one; accountant: zCDP; assuming at least 2 honest clients" in text
+    assert "accountant exact Gaussian" in text
+    assert (
+        "(unit: record; neighbours: add/remove one; accountant: exact Gaussian; assuming at least 2 honest clients"
+        in text
+    )
     assert "They left under masks: the server saw their sum." in text
     assert "Relative error withheld" in text
     assert "3 clients. Errors, numbers of rows and hashes of the data were computed without noise" in text
     assert "Losses are not released in a private run." in text
     assert "A private run compares no ranks" in text
     entry = json.loads((private_run / "ledger.jsonl").read_text().splitlines()[0])
-    assert f"{entry['array']} 0 to 2 1 {entry['noise']:.4g} {entry['multiplier']:.4g} discrete Gaussian" in text
+    assert f"{entry['array']} 0 to 2 1 {entry['noise']:.4g} {entry['multiplier']:.4g} Gaussian" in text
     for client in (private_run / "clients").iterdir():
         own = json.loads((client / "evaluation.json").read_text())
         assert f"{own['error']:.4f}" not in text

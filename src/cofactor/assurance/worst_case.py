@@ -22,7 +22,7 @@ from cofactor.privacy import gaussian
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import Allowance, Release
 from cofactor.privacy.errors import AuditError
-from cofactor.privacy.mechanisms import DiscreteGaussian, Gaussian
+from cofactor.privacy.mechanisms import Gaussian
 from cofactor.types import Array, Message, Shared
 
 CONFIDENCE = 0.99999
@@ -43,7 +43,7 @@ class Scaled(Allowance):
 
     scale: float = 0.0
 
-    def _mechanism(self, release: Release) -> Gaussian | DiscreteGaussian:
+    def _mechanism(self, release: Release) -> Gaussian:
         right = super()._mechanism(release)
         return replace(right, multiplier=self.scale * right.multiplier)
 

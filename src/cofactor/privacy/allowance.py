@@ -13,11 +13,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 from numpy.random import Generator
 
 from cofactor.method import Method
-from cofactor.privacy import clip, gaussian, zcdp
+from cofactor.privacy import clip, gaussian
 from cofactor.privacy.accountant import Budget, Cost, Ledger, Mechanism, Spend, Unit
 from cofactor.privacy.errors import ParameterError
 from cofactor.privacy.gaussian import check_positive
-from cofactor.privacy.mechanisms import DiscreteGaussian, Gaussian
+from cofactor.privacy.mechanisms import Gaussian
 from cofactor.privacy.randomness import Source
 from cofactor.privacy.secure_sum.neighbours import threshold
 from cofactor.types import Array, Message, Shared
@@ -82,8 +82,7 @@ class Allowance:
 
     ``parts`` is 1 where every message carries the whole noise. With secure summation it is ``t - a``: of the t clients
     that must answer a are curious and know their own noise, and that of the others adds up to the whole
-    (:func:`honest_of`). Whole noise is a rounded Gaussian, accounted exactly; parts are discrete Gaussians, accounted
-    by zCDP.
+    (:func:`honest_of`). Noise is a rounded Gaussian, accounted exactly, as a whole and in parts.
     """
 
     privacy: Privacy
@@ -93,16 +92,14 @@ class Allowance:
     @cached_property
     def multiplier(self) -> float:
         """The sigma / Delta of a single release that spends the whole budget."""
-        calibrate = gaussian.calibrate if self.parts == 1 else zcdp.calibrate
-        return calibrate(self.privacy.epsilon, self.privacy.delta)
+        return gaussian.calibrate(self.privacy.epsilon, self.privacy.delta)
 
     def costs(self, t: int) -> dict[str, Cost]:
         """Return the price of every array of round t."""
-        kind = Mechanism.GAUSSIAN if self.parts == 1 else Mechanism.DISCRETE_GAUSSIAN
         whole = math.fsum(share for shares in self.shares for share in shares.values())
         return {
             name: Cost(
-                kind,
+                Mechanism.GAUSSIAN,
                 self.multiplier * math.sqrt(whole / share),
                 unit=Unit(self.privacy.unit),
                 private=self.privacy.insecure_seed is None,
@@ -138,11 +135,8 @@ class Allowance:
         noisy = {name: self._mechanism(paid[name])(a, source)[0] for name, a in values.items()}
         return Message(noisy, 1.0, paid)
 
-    def _mechanism(self, release: Release) -> Gaussian | DiscreteGaussian:
-        z, unit = release.cost.multiplier, release.cost.unit
-        if self.parts == 1:
-            return Gaussian(z, release.clip, unit)
-        return DiscreteGaussian(z, release.clip, unit, self.parts)
+    def _mechanism(self, release: Release) -> Gaussian:
+        return Gaussian(release.cost.multiplier, release.clip, release.cost.unit, self.parts)
 
     def _source(self, rng: Generator) -> Source:
         """The operating system's randomness; an insecure seed is made different for every client and round."""
