@@ -174,7 +174,7 @@ def test_silence_is_noticed_and_too_few_answers_end_the_job_not_the_run(tmp_path
 
     with pytest.raises(Short, match="at least 4 clients, found 3"):
         run(method, Xs, plan, engine=engine, checkpoint=checkpoint, callbacks=[kill])
-    assert told == [("c1", "does not answer"), ("c1", "was silent for 1 s; the others go on")]
+    assert told == [("c1", "does not answer"), ("c1", "was silent for 1 s, and is given up")]
     engine, _ = flare_over(method, Xs, plan, **more)
     rest = run(method, Xs, plan, engine=engine, checkpoint=checkpoint)
     np.testing.assert_array_equal(rest.factor, run(method, Xs, plan).factor)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import queue
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -99,6 +98,8 @@ class Real:
         home.mkdir(parents=True, exist_ok=True)
         for name, X in zip(self.names, Xs, strict=True):
             self.give(name, X)
+        if not self.names:
+            return
         clients = ",".join(self.names)
         self.command("federation", "init", "--clients", clients, "--port", str(self.port))
 
@@ -130,28 +131,45 @@ class Real:
     def wait_for_clients(self) -> None:
         """Wait until all clients are registered."""
         for name in self.names:
-            log = self.home / f"{name}-home" / "log.txt"
-            wait_for(lambda log=log: log.exists() and "Successfully registered" in log.read_text(), name)
+            wait_for(lambda name=name: self.registrations(name) > 0, name)
+
+    def registrations(self, name: str) -> int:
+        """How often a client has registered with the server."""
+        log = self.home / f"{name}-home" / "log.txt"
+        return log.read_text().count("Successfully registered") if log.exists() else 0
 
     def kill(self, name: str) -> None:
         """End a process and all that it started, at once."""
         process = self.processes.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        for one in self._all(process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
         process.wait()
+
+    def _all(self, process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+        """Return a process and all that it started."""
+        try:
+            first = psutil.Process(process.pid)
+            return [first, *first.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
 
     def worker(self, name: str) -> list[int]:
         """Return the processes that run a job of a client, or of the server."""
-        inside = {p.pid for p in psutil.Process(self.processes[name].pid).children(recursive=True)}
-        return [pid for pid in inside if any("process" in word for word in psutil.Process(pid).cmdline()[1:4])]
+        inside = self._all(self.processes[name])
+        return [one.pid for one in inside if any("process" in word for word in one.cmdline()[1:4])]
 
     def signal(self, name: str, number: int) -> None:
         """Send a signal to all processes of a client."""
-        os.killpg(self.processes[name].pid, number)
+        for one in self._all(self.processes[name]):
+            one.send_signal(number)
 
     def write(self, name: str, **settings: Any) -> str:
         """Write a configuration; return its name."""
         waits = settings.pop("federation", {})
+        options = settings.pop("options", {})
         lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        lines += ["[options]", *(f"{key} = {json.dumps(value)}" for key, value in options.items())]
         lines += ["[federation]", *(f"{key} = {json.dumps(value)}" for key, value in waits.items())]
         (self.home / f"{name}.toml").write_text("\n".join(lines))
         return f"{name}.toml"
@@ -167,9 +185,17 @@ class Real:
         return self.processes.pop(name)
 
     def rounds(self, name: str) -> int:
-        """How many rounds a run has shown so far."""
-        file = self.home / name / "history.jsonl"
+        """How many rounds of a run the server has written down."""
+        note = self.home / name / "federation.json"
+        if not note.exists():
+            return 0
+        run = json.loads(note.read_text())["terms"]["run"]
+        file = self.home / "federation" / "server" / "runs" / run / "history.jsonl"
         return len(file.read_text().splitlines()) if file.exists() else 0
+
+    def reach(self, name: str, rounds: int) -> None:
+        """Wait until a run has come so far."""
+        wait_for(lambda: self.rounds(name) >= rounds, f"round {rounds}", 240)
 
     def events(self, name: str) -> list[dict[str, str]]:
         return [json.loads(line) for line in (self.home / name / "events.jsonl").read_text().splitlines()]
@@ -177,6 +203,55 @@ class Real:
     def close(self) -> None:
         for name in list(self.processes):
             self.kill(name)
+
+
+class Proxy:
+    """A line between a client and the server that can be cut."""
+
+    def __init__(self, target: int) -> None:
+        self.target, self.port = target, free_ports(1)
+        self.open, self.lines = True, list[socket.socket]()
+        self.door = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            near, _ = self.door.accept()
+            if not self.open:
+                near.close()
+                continue
+            try:
+                far = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                near.close()
+                continue
+            self.lines += [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
+
+    def _pump(self, one: socket.socket, other: socket.socket) -> None:
+        try:
+            while data := one.recv(1 << 16):
+                self.carried(data)
+                other.sendall(data)
+        except OSError:
+            pass
+        for line in (one, other):
+            line.close()
+
+    def carried(self, data: bytes) -> None:
+        """See what is carried."""
+
+    def cut(self, seconds: float) -> None:
+        """Cut the line for a while."""
+        self.open = False
+        for line in self.lines:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+            line.close()
+        self.lines.clear()
+        time.sleep(seconds)
+        self.open = True
 
 
 COFACTOR = [sys.executable, "-m", "cofactor"]

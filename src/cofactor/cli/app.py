@@ -29,7 +29,7 @@ app.add_typer(privacy.ledger, name="ledger")
 app.add_typer(keyring.keys, name="keys")
 app.command()(privacy.audit)
 app.add_typer(federation.federation, name="federation")
-for command in (federation.serve, federation.join, federation.approve):
+for command in (federation.serve, federation.join, federation.approve, federation.watch):
     app.command()(command)
 
 

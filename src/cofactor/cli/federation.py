@@ -70,6 +70,21 @@ def approve(
     print(f"{'denied' if deny else 'approved'}: method {asked['method']}, rank {asked['rank']}")
 
 
+def watch(
+    folder: Annotated[Path, typer.Argument(help="A run folder of a federation, or the home of a client.")],
+    port: Annotated[int, typer.Option(help="Port on this machine; 0 is any.")] = 0,
+) -> None:
+    """Show a live page on this machine: clients, rounds, bytes, faults; at a client, what left and what is asked for.
+
+    Example: cofactor watch run
+    """
+    from cofactor.federation.watch import open_page
+
+    server = open_page(folder, port)
+    _say(f"http://127.0.0.1:{server.server_address[1]}/")
+    server.serve_forever()
+
+
 def fit(given: dict[str, Any], out: Path, config: Path | None, home: Path, *, quiet: bool) -> None:
     """Run over the clients of a federation, and bring the factor back."""
     from cofactor.engines.flare_clients import Patience

@@ -18,6 +18,8 @@ from cofactor.types import ClientError
 LOOK, AGAIN, PING = 0.5, 1.0, 2.0
 """Seconds: how often somebody looks around, sends an order again that did not arrive, and asks who is silent."""
 
+GIVEN_UP = "was silent for"
+
 REFUSALS = {
     "format": "what arrived was no order",
     "order": "the order was not the next one, or not what the run allows",
@@ -105,6 +107,7 @@ class Clients:
     _pending: dict[int, _Pending] = field(default_factory=dict)
     _seq: dict[int, int] = field(default_factory=dict)
     _tickets: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _done: dict[int, int] = field(default_factory=dict)
     _silent: dict[int, float] = field(default_factory=dict)
     _pinged: dict[int, float] = field(default_factory=dict)
 
@@ -194,9 +197,11 @@ class Clients:
                 order.ticket, order.again = None, 0.0  # the order or its reply was lost
             return
         if order is None or order.seq != seq:
-            self.tell(self.names[j], "answered too late; the answer was not used")
+            if seq > self._done.get(j, 0):  # not an answer that came twice
+                self.tell(self.names[j], "answered too late; the answer was not used")
             return
         del self._pending[j]
+        self._done[j] = seq
         self.received += len(data)
         try:
             found[j] = self._read(j, seq, data)
@@ -245,7 +250,7 @@ class Clients:
             if now - self._silent.get(j, now) > self.patience.silence:
                 del self._pending[j]
                 self.absent.add(j)
-                self.tell(self.names[j], f"was silent for {self.patience.silence:g} s; the others go on")
+                self.tell(self.names[j], f"{GIVEN_UP} {self.patience.silence:g} s, and is given up")
             elif now - order.begun > self.patience.deadline:
                 del self._pending[j]
                 self.tell(self.names[j], f"took longer than {self.patience.deadline:g} s; the others go on")

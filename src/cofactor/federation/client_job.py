@@ -141,7 +141,7 @@ class ClientJob:
         cells = LOCAL_CELLS + 1 if rows is None else rows * features
         kind = kinds.KINDS[method.traits.kind]
         compares = kind.compares and not (private or config.secure or union) and cells <= LOCAL_CELLS
-        folder = ClientFolder(self.folder)
+        folder = Careful(self.folder)
         close = Conclude(kind, formed, str(number), folder, config.seed, private, compares)
         sent = Sent(self.folder / "sent.jsonl", self.terms.run)
         updates = plan.stream.updates if plan.stream else limit
@@ -153,7 +153,7 @@ class ClientJob:
             updates,
             keep=self.folder,
             masks=config.secure,
-            close=_Closing(close, self.folder),
+            close=_Closing(close, folder),
             sending=sent,
         )
         self.ops.update(self.member.ops)
@@ -183,16 +183,45 @@ class ClientJob:
         return None if names is None else [names[i] for i in self.columns]
 
 
+class Careful(ClientFolder):
+    """A client's folder whose disk may be full: what cannot be written is said in the log, and ends nothing."""
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a record, if it can be."""
+        self._try(lambda: super(Careful, self).write_json(name, value), name)
+
+    def write_codes(self, W: Array) -> None:
+        """Write the codes, if they can be."""
+        self._try(lambda: super(Careful, self).write_codes(W), "codes.npy")
+
+    def write_own(self, V: Array) -> None:
+        """Write the client's own part, if it can be."""
+        self._try(lambda: super(Careful, self).write_own(V), "own.npy")
+
+    def write_pictures(self, panels: Any) -> None:
+        """Write pictures, if they can be."""
+        self._try(lambda: super(Careful, self).write_pictures(panels), "view.npz")
+
+    def write_factor(self, factor: Array) -> None:
+        """Write the factor, if it can be."""
+        self._try(lambda: np.save(self.path / "factor.npy", factor), "factor.npy")
+
+    def _try(self, work: Callable[[], Any], name: str) -> None:
+        try:
+            work()
+        except OSError:
+            LOG.exception("%s could not be written", name)
+
+
 @dataclass(frozen=True)
 class _Closing:
     """The client's work at the end: codes and factor into its own folder, and what may be said."""
 
     conclude: Conclude
-    folder: Path
+    folder: Careful
 
     def __call__(self, client: Client, factor: Array) -> Any:
-        with open(self.folder / "factor.npy", "wb") as file:
-            np.save(file, factor)
+        self.folder.write_factor(factor)
         found = self.conclude(client, factor)
         if found is None:
             return None

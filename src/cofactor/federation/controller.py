@@ -17,8 +17,6 @@ from cofactor.federation.terms import RunTerms
 from cofactor.federation.wire import FlareWire
 
 PROGRESS, OUTCOME, RESULT = "progress", "outcome.json", "run"
-PUBLIC = ("manifest.json", "run.toml", "history.jsonl", EVENTS, "factor.npz", "factor.tsv", "evaluation.json")
-MORE = ("passports.json", "privacy.json", "arrivals.json", "ledger.jsonl")
 
 
 class Rounds(Controller):
@@ -50,12 +48,13 @@ class Rounds(Controller):
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Carry the run; how it ended is written next to the result, whatever happens."""
         engine, error = fl_ctx.get_engine(), None
+        wire = FlareWire(engine, abort_signal)
         try:
-            wire = FlareWire(engine, abort_signal)
             serve(self.terms, wire, self.out, stop=lambda: self.pause, started=self.started)
         except Exception as found:
             self.logger.exception("the run ended")
             error = found
+        wire.close()
         folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT
         folder.mkdir(parents=True, exist_ok=True)
         for file in self.out.iterdir():

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from cofactor.engines.flare_clients import Patience
+from cofactor.engines.flare_clients import GIVEN_UP, Patience
 from cofactor.federation import kits
 from cofactor.federation.invite import Federation
+from cofactor.federation.server_job import EVENTS, event
 from cofactor.federation.start import needs_flare
 from cofactor.federation.terms import RunTerms
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.types import CofactorError
 
-POLL, RECONNECT = 1.0, 600.0
+POLL, RECONNECT, RETURN = 1.0, 600.0, 5.0
+"""Seconds between two looks, for a server to come back, and of a client's sign of life after it was given up."""
+IDLE = 20
+"""So many jobs in a row may come to nothing."""
 NOTE = "federation.json"
 Tell = Callable[[str, dict[str, Any]], Any]
 """("history" or "event", the line)."""
@@ -52,43 +58,77 @@ class Driver:
     def __init__(self, federation: Federation, terms: RunTerms, out: Path, tell: Tell) -> None:
         self.federation, self.terms, self.out, self.tell = federation, terms, out, tell
         self.session: Any = None
-        self.seen = {"history.jsonl": 0, "events.jsonl": 0}
+        self.own: list[str] = []
+        self.seen = {"history.jsonl": 0, EVENTS: 0}
+        self.lost: dict[str, float] = {}
+        self.born: Any = None
 
     def run(self) -> RunFolder:
-        """Submit jobs until one is done; refusals and errors end it."""
+        """Submit jobs until one is done; refusals and errors end it, and so do jobs that come to nothing."""
+        idle, until = 0, time.monotonic() + self.terms.patience.approval
         try:
             while True:
-                job = self._surely(self._submit)
-                state = self._follow(job)
+                before = self.seen["history.jsonl"]
+                state = self._follow(self._surely(self._submit))
                 if state["state"] == "done":
                     return RunFolder.open(self.out)
-                if state["state"] in ("refused", "failed"):
+                idle = 0 if self.seen["history.jsonl"] > before else idle + 1
+                if state["state"] in ("refused", "failed") or (idle > IDLE and time.monotonic() > until):
                     raise CofactorError(state["text"])
-                self._event(f"job ended ({state['text']}); submitted again")
+                self._event(f"the job has ended: {state['text']} It is submitted again.")
         finally:
             self._close()
 
     def _follow(self, job: str) -> dict[str, str]:
         """Watch a job to its end, and bring its files back; a job that vanished with its server is short."""
-        lost: set[str] = set()
+        self.lost.clear()
         while True:
             time.sleep(POLL)
-            status = self._surely(lambda: self.session.get_job_meta(job).get("status"), vanished="gone")
-            if status == "gone" or str(status).startswith("FINISHED"):
-                break
-            with suppress(Exception):  # the job may not have begun, or have just ended
-                self._progress(self.session.do_app_command(job, "progress", dict(self.seen)), lost)
-        if status == "gone":
-            return {"state": "short", "text": "the server has lost the job"}
-        return self._fetch(job, str(status))
+            status = str(self._surely(lambda: self.session.get_job_meta(job).get("status"), vanished="gone"))
+            if status == "gone":
+                return {"state": "short", "text": "the server has lost the job."}
+            if status.startswith("FINISHED"):
+                return self._fetch(job, status)
+            if not self._look(job) and self._surely(self._born) != self.born:
+                return {"state": "short", "text": "the server was started anew without the job."}
 
-    def _progress(self, found: dict[str, Any], lost: set[str]) -> None:
-        for name, kind in (("history.jsonl", "history"), ("events.jsonl", "event")):
-            for line in found.get(name, []):
+    def _born(self) -> Any:
+        """Return when the server was started: a job does not outlive it."""
+        return self.session.get_system_info().server_info.start_time
+
+    def _look(self, job: str) -> bool:
+        """Ask a job how far it is; return whether there is one."""
+        from nvflare.fuel.flare_api.api_spec import JobNotRunning
+
+        try:
+            asked = {**self.seen, "pause": self._is_back()}
+            self._progress(self.session.do_app_command(job, "progress", asked))
+        except JobNotRunning:
+            return False
+        except Exception:  # it may not have begun, or have just ended
+            return True
+        return True
+
+    def _progress(self, found: dict[str, Any]) -> None:
+        """Show what is new, and remember who is lost."""
+        for name, kind in (("history.jsonl", "history"), (EVENTS, "event")):
+            for text in found.get(name, []):
+                line = json.loads(text)
                 with open(self.out / name, "a") as file:
-                    file.write(line + "\n")
+                    file.write(text + "\n")
                 self.seen[name] += 1
-                self.tell(kind, json.loads(line))
+                self.tell(kind, line)
+                if kind == "event" and GIVEN_UP in line["what"]:
+                    self.lost[line["client"]] = time.time()
+                elif kind == "event":
+                    self.lost.pop(line["client"], None)
+
+    def _is_back(self) -> bool:
+        """Whether a client that was lost in mid-run has connected again: the next job will have it from its start."""
+        if not self.lost:
+            return False
+        found = {info.name: info.last_connect_time for info in self.session.get_connected_client_list()}
+        return any(found.get(name, 0) > since + RETURN for name, since in self.lost.items())
 
     def _fetch(self, job: str, status: str) -> dict[str, str]:
         """Bring the run folder back; without one, the job died in mid-run and is submitted again."""
@@ -96,14 +136,22 @@ class Driver:
             where = Path(self._surely(lambda: self.session.download_job_result(job, folder)))
             found = next(iter(where.rglob("run/outcome.json")), None)
             if found is None:
-                return {"state": "short", "text": f"the job ended as {status}"}
+                return {"state": "short", "text": f"it was {status.removeprefix('FINISHED:').lower()}."}
             outcome = json.loads(found.read_text())
             for file in found.parent.iterdir():
-                if file.name != "outcome.json":
+                if file.name != found.name:
                     shutil.copy(file, self.out / file.name)
+            self._merge()
             return outcome
 
+    def _merge(self) -> None:
+        """Put what happened to the job among what happened in it, by time."""
+        file = self.out / EVENTS
+        lines = [*self.own, *(file.read_text().splitlines() if file.exists() else [])]
+        file.write_text("".join(f"{line}\n" for line in sorted(lines, key=lambda line: str(json.loads(line)["time"]))))
+
     def _submit(self) -> str:
+        self.born = self._born()
         names, least = self.terms.names, self.terms.patience.least or len(self.terms.names)
         with tempfile.TemporaryDirectory() as folder:
             app = Path(folder) / "run" / "app" / "config"
@@ -121,7 +169,12 @@ class Driver:
 
     def _surely(self, work: Callable[[], Any], vanished: Any = None) -> Any:
         """Do it with a session that works; a server that is gone may take a while to come back."""
-        from nvflare.fuel.flare_api.api_spec import JobNotFound
+        from nvflare.fuel.flare_api.api_spec import (
+            AuthenticationError,
+            AuthorizationError,
+            InvalidJobDefinition,
+            JobNotFound,
+        )
 
         until, said = time.monotonic() + RECONNECT, False
         while True:
@@ -133,6 +186,8 @@ class Driver:
                 if vanished is not None:
                     return vanished
                 raise
+            except (AuthenticationError, AuthorizationError, InvalidJobDefinition) as error:
+                raise CofactorError(f"the server of the federation refuses: {error}.") from error
             except Exception as error:
                 self._close()
                 if time.monotonic() > until:
@@ -146,7 +201,9 @@ class Driver:
     def _connect(self) -> Any:
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-        return new_secure_session(kits.LEAD, str((self.federation.home / "lead").resolve()), timeout=10.0)
+        logging.getLogger("nvflare").setLevel(logging.CRITICAL)
+        with redirect_stdout(io.StringIO()):
+            return new_secure_session(kits.LEAD, str((self.federation.home / "lead").resolve()), timeout=10.0)
 
     def _close(self) -> None:
         session, self.session = self.session, None
@@ -155,4 +212,6 @@ class Driver:
                 session.close()
 
     def _event(self, what: str) -> None:
-        self.tell("event", {"client": "", "what": what})
+        line = event("", what)
+        self.own.append(json.dumps(line))
+        self.tell("event", line)

@@ -69,7 +69,7 @@ class Federation:
         if (home / FILE).exists():
             raise CofactorError(f"{home}: already holds a federation; choose another folder.")
         for client in clients:
-            if not NAME.fullmatch(client) or client in ("server", "lead"):
+            if not NAME.fullmatch(client) or client in ("server", "lead", "all"):
                 raise CofactorError(f"clients: expected names of small letters, digits and hyphens; found {client!r}.")
         if len(set(clients)) < len(clients) or not clients:
             raise CofactorError("clients: expected names, each one once; found none, or one twice.")
@@ -157,12 +157,19 @@ class Federation:
         startup = self.home / "server" / "startup"
         context.load_cert_chain(startup / "server.crt", startup / "server.key")
         try:
-            door = http.server.ThreadingHTTPServer(("", self.enrol_port), Door)
+            door = _Quiet(("", self.enrol_port), Door)
         except OSError as error:
             raise CofactorError(f"port {self.enrol_port}: expected a free one to listen on, found: {error}.") from error
         door.socket = context.wrap_socket(door.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=door.serve_forever, daemon=True).start()
         return door
+
+
+class _Quiet(http.server.ThreadingHTTPServer):
+    """A door at which strangers may knock as they like."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing."""
 
 
 def join(invite: Invite, home: Path) -> None:

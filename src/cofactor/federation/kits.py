@@ -229,11 +229,12 @@ def write_client(home: Path, federation: str, client: str, *, host: str, port: i
     _write(home / "local" / "log_config.json", _logging())
 
 
-def _rights(operate: str) -> dict[str, Any]:
-    """The lead may submit, end and fetch runs; nobody may run a shell, or bring code."""
-    rights = dict.fromkeys(("submit_job", "manage_job", "download_job", "view"), "any")
+def _rights(here: str) -> dict[str, Any]:
+    """The lead may submit and end runs everywhere, and look at the server; nobody may run a shell, or bring code."""
+    runs = dict.fromkeys(("submit_job", "manage_job"), "any")
     none = dict.fromkeys(("clone_job", "shell_commands", "byoc"), "none")
-    return {"format_version": "1.0", "permissions": {"lead": {**rights, **none, "operate": operate}}}
+    looks = dict.fromkeys(("view", "operate", "download_job", "app_command"), here)
+    return {"format_version": "1.0", "permissions": {"lead": {**runs, **none, **looks}}}
 
 
 def _component(name: str, path: str, **args: Any) -> dict[str, Any]:

@@ -40,6 +40,11 @@ class Remote:
         self.shape = (rows or 0, features)
 
 
+def event(client: str, what: str) -> dict[str, str]:
+    """Return one line of what happened; a run's own have no client."""
+    return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "client": client, "what": what}
+
+
 class Log:
     """What happened to the clients of a run: one line each, in its folder, for the report and the page."""
 
@@ -49,9 +54,8 @@ class Log:
 
     def __call__(self, client: str, what: str) -> None:
         """Add a line."""
-        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "client": client, "what": what}
         with open(self.file, "a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(event(client, what)) + "\n")
 
 
 def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], started: float) -> RunFolder:

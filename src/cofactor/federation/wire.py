@@ -7,8 +7,9 @@ import queue
 import threading
 from typing import Any
 
-from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_constant import ReservedKey, ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
 
 from cofactor.engines.flare_clients import Short
 
@@ -20,7 +21,7 @@ class FlareWire:
     """The wire of a server job: one thread for each frame that is under way."""
 
     def __init__(self, engine: Any, abort: Any) -> None:
-        self.engine, self.abort = engine, abort
+        self.engine, self.abort, self.over = engine, abort, Signal()
         self.tickets = itertools.count(1)
         self.replies: queue.Queue[tuple[int, bytes | None]] = queue.Queue()
 
@@ -34,6 +35,7 @@ class FlareWire:
         found = None
         try:
             with self.engine.new_context() as context:
+                context.put(ReservedKey.RUN_ABORT_SIGNAL, self.over, private=True, sticky=False)
                 request = Shareable({FRAME: frame})
                 replies = self.engine.send_aux_request([client], TOPIC, request, timeout, context, optional=True)
             reply = (replies or {}).get(client)
@@ -41,6 +43,10 @@ class FlareWire:
                 found = reply.get(FRAME)
         finally:
             self.replies.put((ticket, found if isinstance(found, bytes) else None))
+
+    def close(self) -> None:
+        """Wait for nobody any more: a thread that waits would keep the job's process alive."""
+        self.over.trigger(True)
 
     def wait(self, timeout: float) -> list[tuple[int, bytes | None]]:
         """Return replies that have arrived."""

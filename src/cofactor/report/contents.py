@@ -13,6 +13,7 @@ import numpy as np
 
 from cofactor.records import (
     Evaluation,
+    Event,
     Line,
     Manifest,
     Passport,
@@ -38,7 +39,7 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class Folder:
-    """Everything in a run folder; the last three are None where their file is missing."""
+    """Everything in a run folder; the last four are None where their file is missing."""
 
     path: Path
     manifest: Manifest
@@ -49,6 +50,7 @@ class Folder:
     passports: list[Passport] | None
     rank: RankScan | None
     privacy: PrivacyRecord | None
+    events: list[Event] | None = None
 
     @property
     def withheld(self) -> bool:
@@ -77,6 +79,7 @@ def read(path: Path) -> Folder:
         load_all(Passport, files["passports"]) if "passports" in there else None,
         load(RankScan, files["rank"]) if "rank" in there else None,
         load(PrivacyRecord, files["privacy"]) if "privacy" in there else None,
+        load_all(Event, path / "events.jsonl") if (path / "events.jsonl").exists() else None,
     )
     _check_sizes(folder)
     return folder

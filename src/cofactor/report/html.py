@@ -34,6 +34,7 @@ SECTIONS = [
     Section("communication", "Communication", traffic.communication),
     Section("ledger", "What left each client", traffic.ledger),
     Section("privacy", "Privacy", traffic.privacy),
+    Section("events", "What happened", lambda folder: folder.events),
     Section("settings", "Settings", overview.settings),
 ]
 FILTERS = [
@@ -94,6 +95,7 @@ def sections_of(folder: Folder, *, pictures: bool = False) -> list[Section]:
     alone, drifted = why_alone(folder), finite([line.drift for line in folder.history])
     absent = {"rank": folder.rank is None and not meaning(folder).ranks, "drift": alone and not drifted}
     absent["markers"] = folder.factor.scores is None or folder.factor.image_shape is not None
+    absent["events"] = folder.events is None
     found = [section for section in SECTIONS if not absent.get(section.id)]
     if alone:
         found = [section._replace(title="Drift") if section.id == "drift" else section for section in found]

@@ -1,0 +1,140 @@
+"""A page to look at while a run goes: served to this machine only, read from the files of a run or of a client."""
+
+from __future__ import annotations
+
+import html
+import http.server
+import json
+import secrets
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from cofactor.federation import policy
+from cofactor.federation.driver import NOTE
+from cofactor.federation.server_job import EVENTS
+from cofactor.types import CofactorError
+
+MOST = 200
+"""Lines of a table, the last ones."""
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """Return what the page shows: of a run folder of the coordinator, or of the home of a client."""
+    if (folder / NOTE).exists():
+        return _of_run(folder)
+    if (folder / policy.FILE).exists():
+        return _of_client(folder)
+    raise CofactorError(f"{folder}: expected the run folder of a federation, or the home of a client; found neither.")
+
+
+def _of_run(folder: Path) -> dict[str, Any]:
+    terms = json.loads((folder / NOTE).read_text())["terms"]
+    config, history, events = terms["config"], _lines(folder / "history.jsonl"), _lines(folder / EVENTS)
+    done = (folder / "evaluation.json").exists()
+    last = history[-1] if history else {}
+    states = {name: ["at work" if history else "not begun", "ok"] for name in config["inputs"]}
+    for event in events:
+        if event["client"] in states:
+            back = event["what"] == "answers again"
+            states[event["client"]] = ["at work", "ok"] if back else [event["what"], "bad"]
+    sent = sum(line["bytes_up"] + line["bytes_down"] for line in history)
+    spent = last.get("epsilon")
+    return {
+        "title": f"{config['method']} at rank {config['rank']}",
+        "meta": "done" if done else f"round {last['round'] + 1}" if last else "waits for its clients",
+        "clients": [[name, ["done", "ok"] if done else state] for name, state in states.items()],
+        "loss": [line["loss"] for line in history if line["loss"] is not None],
+        "numbers": f"{len(history)} rounds, {sent / 1e6:.2f} MB" + (f", epsilon {spent:.3g} spent" if spent else ""),
+        "events": [[e["time"][11:19], e["client"] or "the run", e["what"]] for e in events[-MOST:]],
+    }
+
+
+def _of_client(home: Path) -> dict[str, Any]:
+    runs = sorted((path for path in home.glob("runs/*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    own = json.loads((home / "local" / "cofactor.json").read_text())
+    sent = _lines(runs[-1] / "sent.jsonl") if runs else []
+    waiting = [run.name for run in runs if (run / "asked.json").exists() and not policy.answer_of(home, run.name)]
+    spent = policy.spent(home)
+    return {
+        "title": f"client {own.get('client', home.name)}",
+        "meta": f"{len(runs)} runs; epsilon of all private ones {sum(spent.values()):.3g}",
+        "clients": [[run.name, ["waits for you", "bad"] if run.name in waiting else ["known", "ok"]] for run in runs],
+        "loss": [],
+        "numbers": "The loss is the coordinator's to show.",
+        "sent": [[str(line["round"]), _arrays(line["arrays"])] for line in sent[-MOST:]],
+        "asked": _asked(home, waiting[0]) if waiting else None,
+        "events": [],
+    }
+
+
+def _arrays(arrays: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {' x '.join(map(str, shape)) or '1'}" for name, (shape, _) in arrays.items())
+
+
+def _asked(home: Path, run: str) -> dict[str, str]:
+    config = json.loads((home / "runs" / run / "asked.json").read_text())["config"]
+    more = f", epsilon {config['epsilon']}" if "epsilon" in config else ", not private"
+    text = f"Method {config['method']}, rank {config['rank']}, {config.get('rounds') or 'its own number of'} rounds"
+    return {"run": run, "text": text + more + (", secure sums" if config.get("secure") else "") + "."}
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    """Return the lines of a file that may be being written to."""
+    found = []
+    for line in file.read_text().splitlines() if file.exists() else []:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+def page(nonce: str) -> bytes:
+    """Return the page, with the look of the report."""
+    text = resources.files("cofactor.federation").joinpath("watch.html").read_text()
+    style = resources.files("cofactor.report").joinpath("templates/style.css").read_text()
+    return text.replace("STYLE", style, 1).replace("NONCE", html.escape(nonce)).encode()
+
+
+def open_page(folder: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
+    """Return a server of the page on localhost; its address is ``server_address``."""
+    contents(folder)
+    nonce = secrets.token_urlsafe(16)
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        """Answers this machine: the page, its data, and (at a client) the click of a person."""
+
+        def do_GET(self) -> None:
+            if self.path == "/":
+                self._send(200, page(nonce), "text/html; charset=utf-8")
+            elif self.path == "/data":
+                self._send(200, json.dumps(contents(folder)).encode(), "application/json")
+            else:
+                self._send(404, b"", "text/plain")
+
+        def do_POST(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            good = secrets.compare_digest(self.headers.get("X-Cofactor") or "", nonce)
+            if self.path != "/answer" or not good or size > 1 << 12 or (folder / NOTE).exists():
+                self._send(403, b"", "text/plain")
+                return
+            try:
+                told = json.loads(self.rfile.read(size))
+                policy.answer(folder, Path(str(told["run"])).name, told["yes"] is True)
+                self._send(200, b"", "text/plain")
+            except (ValueError, KeyError, TypeError):
+                self._send(400, b"", "text/plain")
+
+        def _send(self, status: int, body: bytes, kind: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    return http.server.ThreadingHTTPServer(("127.0.0.1", port), Page)

@@ -1,0 +1,264 @@
+"""A client and its policy in this process: what it refuses, what it says, and what stays with it."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.helpers.federation import CallWire, blocks
+
+from cofactor import __version__, run
+from cofactor.engines.flare_clients import REFUSALS, Patience, Refused
+from cofactor.engines.flare_format import pack, unpack
+from cofactor.federation import policy, server_job
+from cofactor.federation.client_job import ClientJob, Own
+from cofactor.federation.policy import Policy
+from cofactor.federation.terms import RunTerms, read_config, settled
+from cofactor.jobs.config import Config
+from cofactor.methods import catalog
+from cofactor.plan import Plan
+from cofactor.types import CofactorError, DataError
+
+NAMES = ["alice", "bob", "carol", "dave"]
+
+
+def home_of(folder, X, text=policy.TEXT, *, file="rows.npy", names=None):
+    """Make a client's home as `cofactor join` leaves it."""
+    (folder / "local").mkdir(parents=True, exist_ok=True)
+    path = folder / file
+    if names is None:
+        np.save(path, X)
+    else:
+        path.write_text("\n".join([",".join(names), *(",".join(map(repr, row)) for row in X.tolist())]))
+    (folder / policy.FILE).write_text(text)
+    (folder / "local" / "cofactor.json").write_text(json.dumps({"data": str(path), "salt": "s" * 32}))
+    return folder
+
+
+def terms_of(run="r1", names=NAMES, **settings):
+    return RunTerms(
+        run, settled({"inputs": names, "rank": 3, "tol": 0.0, "rounds": 5, **settings}), Patience(silence=5)
+    )
+
+
+def said(job, op="hello", value=None, seq=1):
+    return unpack(job.desk.handle(pack({"run": job.desk.run, "seq": seq, "op": op, "v": value})))
+
+
+def federation(tmp_path, Xs, terms, texts=(), names=None):
+    """Run the server's side over clients in this process; return the run folder and every byte that it received."""
+    heard, jobs = [], {}
+    for j, (name, X) in enumerate(zip(NAMES, Xs, strict=False)):
+        text = texts[j] if texts else policy.TEXT
+        file = "rows.npy" if names is None else "rows.csv"
+        home = home_of(tmp_path / name, X, text, file=file, names=names and names[j])
+        jobs[name] = ClientJob(json.loads(json.dumps(terms.plain())), Own.read(home)).desk
+    wire = CallWire(jobs, lambda client, frame, reply: heard.append(reply) or reply)
+    out = tmp_path / "server"
+    try:
+        return server_job.serve(terms, wire, out, stop=lambda: False, started=0.0), heard
+    except Exception as error:
+        error.heard = heard
+        raise
+
+
+def test_a_whole_run_over_four_clients(tmp_path):
+    Xs = blocks()
+    folder, _ = federation(tmp_path, Xs, terms_of(method="exact"))
+    here = run(catalog.make("exact", 3), Xs, Plan(5))
+    np.testing.assert_array_equal(folder.factor()[0], here.factor)
+    for name, W in zip(NAMES, here.codes, strict=True):
+        kept = tmp_path / name / "runs" / "r1"
+        np.testing.assert_array_equal(np.load(kept / "codes.npy"), W)
+        np.testing.assert_array_equal(np.load(kept / "factor.npy"), here.factor)
+        assert len((kept / "sent.jsonl").read_text().splitlines()) == 5
+    assert not (tmp_path / "server" / "clients").exists()
+    assert [line.path for line in folder.manifest_record().inputs] == [""] * 4
+    assert folder.evaluation().converged is False
+    assert folder.verify().ok
+
+
+def test_a_private_run_is_charged_to_the_client_before_it_begins(tmp_path):
+    text = "total_epsilon = 1.5\nepsilon = 1.0\n"
+    private = {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6, "rounds": None}
+    private = {name: value for name, value in private.items() if value is not None}
+    terms = RunTerms("r1", settled({"inputs": NAMES, "rank": 3, **private}), Patience(silence=5))
+    folder, heard = federation(tmp_path, blocks(), terms, [text] * 4)
+    assert policy.spent(tmp_path / "alice")["r1"] == pytest.approx(1.0, rel=1e-6)
+    assert folder.evaluation().privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert not any(b"rows" in frame and b'"rows",30' in frame for frame in heard)
+    again = RunTerms("r2", terms.config, Patience(silence=5))
+    with pytest.raises(Refused, match="all runs together have cost is too much"):
+        federation(tmp_path, blocks(), again, [text] * 4)
+    assert "r2" not in policy.spent(tmp_path / "alice")
+
+
+REFUSING = [
+    ("methods = ['oneshot']", {}, "method"),
+    ("least_rows = 31", {}, "rows"),
+    ("private = true", {}, "private"),
+    ("epsilon = 1.0", {}, "private"),
+    ("secure = true", {}, "secure"),
+    ("approval = true", {}, "approval"),
+    ("epsilon = 0.5", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6}, "epsilon"),
+    ("total_epsilon = 0.5", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6}, "total"),
+    ("private = true", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6, "insecure_noise_seed": 1}, "private"),
+]
+
+
+@pytest.mark.parametrize(("text", "asked", "code"), REFUSING)
+def test_a_policy_refuses_in_fixed_words_before_anything_leaves(tmp_path, text, asked, code):
+    settings = {"inputs": NAMES, "rank": 3, **asked}
+    terms = RunTerms("r1", settled(settings))
+    job = ClientJob(terms.plain(), Own.read(home_of(tmp_path, blocks()[0], text)))
+    assert said(job) == {"run": "r1", "seq": 1, "no": code}
+    assert said(job, "settle", {}, seq=2)["no"] == "order"
+    assert not (tmp_path / "runs" / "r1" / "sent.jsonl").exists()
+    assert policy.spent(tmp_path) == {}
+
+
+def test_a_policy_that_cannot_be_read_allows_nothing(tmp_path):
+    job = ClientJob(terms_of().plain(), Own.read(home_of(tmp_path, blocks()[0], "methods = 3")))
+    assert said(job)["no"] == "failed"
+    with pytest.raises(CofactorError, match="unknown key 'method'"):
+        Policy.read(home_of(tmp_path, blocks()[0], "method = 3"))
+
+
+def test_a_person_approves_or_denies(tmp_path):
+    home = home_of(tmp_path, blocks()[0], "approval = true")
+    job = ClientJob(terms_of().plain(), Own.read(home))
+    assert said(job)["no"] == "approval"
+    with pytest.raises(CofactorError, match="that waits for approval; found: r1"):
+        policy.answer(home, "r7", True)
+    assert policy.answer(home, "r1", True)["config"]["method"] == "exact"
+    assert said(job, seq=2)["v"]["features"] == 20
+    policy.answer(home, "r1", False)
+    assert said(job, seq=3)["no"] == "denied"
+
+
+def test_the_server_waits_for_approval(tmp_path, monkeypatch):
+    terms = RunTerms("r1", terms_of().config, Patience(silence=5, approval=30))
+    asked = iter([False, False])
+    real = Policy.check_approved
+
+    def check(self, home, terms):
+        if home.name == "bob" and next(asked, None) is False:
+            raise Refused("approval")
+        real(self, home, terms)
+
+    monkeypatch.setattr(Policy, "check_approved", check)
+    monkeypatch.setattr(server_job, "WAIT", 0.01)
+    federation(tmp_path, blocks(), terms)
+    events = (tmp_path / "server" / "events.jsonl").read_text()
+    assert events.count("waits for a person to approve") == 1
+
+
+def test_features_are_matched_by_salted_hashes(tmp_path):
+    Xs, names = blocks(features=6), [f"g{i}" for i in range(6)]
+    order = [3, 1, 0, 2, 5, 4]
+    shuffled = [names, [names[i] for i in order], names, names]
+    given = [X if j != 1 else X[:, order] for j, X in enumerate(Xs)]
+    folder, heard = federation(tmp_path, given, terms_of(), names=shuffled)
+    np.testing.assert_allclose(folder.factor()[0], run(catalog.make("exact", 3), Xs, Plan(5)).factor, atol=1e-9)
+    assert folder.factor()[1] == names
+    first = [unpack(frame) for frame in heard if b'"hashes"' in frame]
+    assert len(first) == 4
+    assert not any(b"g1" in frame for frame in heard if b'"hashes"' in frame)
+
+
+@pytest.mark.parametrize("how", ["intersection", "union"])
+def test_features_that_differ(tmp_path, how):
+    Xs = blocks(features=8)
+    names = [[f"g{i}" for i in range(8)] for _ in Xs]
+    Xs[2], names[2] = Xs[2][:, 1:], names[2][1:]
+    folder, _ = federation(tmp_path, Xs, terms_of(features=how), names=names)
+    assert folder.factor()[1] == [f"g{i}" for i in range(how == "intersection", 8)]
+    with pytest.raises(DataError, match="expected the same features at every client, found 7 of 8"):
+        federation(tmp_path / "same", Xs, terms_of(), names=names)
+
+
+def test_no_secret_reaches_the_server_of_a_refused_run(tmp_path, caplog):
+    """In the data, in an exception, in a feature name, in a path: only fixed texts leave."""
+    Xs, secret = blocks(features=5), "patient-4711"
+    names = [[f"g{i}" for i in range(5)] for _ in Xs]
+    names[1][2] = secret
+    bad = Xs[1].copy()
+    bad[3, 2] = -4711.25  # not allowed: the error says where and what
+    home = tmp_path / secret
+    with pytest.raises(Refused, match="its data cannot be used for this run") as refused:
+        federation(home, [Xs[0], bad, Xs[2], Xs[3]], terms_of(), names=names)
+    received = b"".join(refused.value.heard)
+    for word in (secret, "4711", str(tmp_path), "rows.csv"):
+        assert word.encode() not in received
+        assert word not in str(refused.value)
+    assert "Negative values in data" in caplog.text  # the client's own log says it
+
+
+def test_data_that_changed_are_refused(tmp_path):
+    home = home_of(tmp_path, blocks()[0])
+    assert "v" in said(ClientJob(terms_of().plain(), Own.read(home)))
+    assert "v" in said(ClientJob(terms_of().plain(), Own.read(home)))
+    np.save(home / "rows.npy", blocks()[0] + 1)
+    assert said(ClientJob(terms_of().plain(), Own.read(home)))["no"] == "changed"
+
+
+def test_another_version_is_refused(tmp_path):
+    told = {**terms_of().plain(), "version": "0.0.1"}
+    assert said(ClientJob(told, Own.read(home_of(tmp_path, blocks()[0]))))["no"] == "version"
+    assert terms_of().plain()["version"] == __version__
+
+
+@pytest.mark.parametrize("wrong", [None, {}, {"run": "../x"}, {"config": {"inputs": ["a"], "rank": "many"}}])
+def test_terms_that_are_none_are_refused(tmp_path, wrong):
+    told = wrong if not wrong else {**terms_of().plain(), **wrong}
+    job = ClientJob(told, Own.read(home_of(tmp_path, blocks()[0])))
+    assert said(job)["no"] in ("order", "format")
+
+
+def settle_order(**changes):
+    order = {"number": 0, "clients": 4, "features": 20, "rows": 130, "groups": None, "dtype": "<f8", "union": False}
+    return {**order, "columns": np.arange(20), **changes}
+
+
+WRONG = [
+    {"number": 4},
+    {"number": -1},
+    {"dtype": "object"},
+    {"columns": np.arange(21)},
+    {"columns": np.zeros(20, int)},
+    {"columns": np.arange(20) + 1},
+    {"columns": np.arange(20.0)},
+    {"features": 19},
+    {"more": 1},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_settlements_are_refused(tmp_path, wrong):
+    job = ClientJob(terms_of().plain(), Own.read(home_of(tmp_path, blocks()[0])))
+    assert "v" in said(job)
+    assert said(job, "settle", settle_order(**wrong), seq=2)["no"] == "order"
+    assert said(job, "settle", settle_order(), seq=3) == {"run": "r1", "seq": 3, "v": None}
+    assert said(job, "settle", settle_order(), seq=4)["no"] == "order"  # once
+
+
+def test_configurations(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text("rank = 3\nmethod = 'fedavg'\n[federation]\nleast = 3\nsilence = 10\n")
+    config, waits = read_config(file, NAMES)
+    assert config.inputs == NAMES
+    assert waits == Patience(silence=10, least=3)
+    for text, words in [
+        ("rank = 3\nsplit = 4", "unknown key 'split'"),
+        ("rank = 3\ninputs = ['eve']", "unknown client 'eve'"),
+        ("rank = 3\n[federation]\npatience = 3", "unknown setting of the federation 'patience'"),
+        ("rank = 3\n[federation]\nsilence = -1", "silence: expected a positive number"),
+        ("rank = 3\nmethod = 'dsanls'", "works on row and column blocks of one matrix"),
+        ("rank =", "expected TOML"),
+    ]:
+        file.write_text(text)
+        with pytest.raises(CofactorError, match=words):
+            read_config(file, NAMES)
+    assert settled({"inputs": NAMES, "rank": 3, "method": "auto"}).method == "exact"
+    assert RunTerms.read(json.loads(json.dumps(terms_of().plain()))) == terms_of()
+    assert isinstance(terms_of().config, Config)
+    assert set(REFUSALS) >= {"method", "rows", "epsilon", "total", "secure"}

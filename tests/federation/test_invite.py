@@ -1,0 +1,125 @@
+"""How a client becomes a member: a key of its own, a token that is good once, a server that it knows."""
+
+import http.client
+import json
+import socket
+import ssl
+import stat
+
+import pytest
+from tests.helpers.federation import free_ports
+
+from cofactor.federation import kits, start
+from cofactor.federation.invite import Federation, Invite, join
+from cofactor.types import CofactorError
+
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    home = tmp_path_factory.mktemp("coordinator") / "federation"
+    return Federation.init(home, ["alice", "bob"], host="localhost", port=free_ports(2))
+
+
+@pytest.fixture(scope="module")
+def door(made):
+    door = made.listen()
+    yield door
+    door.shutdown()
+
+
+def invite_of(made, name):
+    return Invite.read(made.home / "invites" / f"{name}.cofactor")
+
+
+def test_an_invite_holds_no_key_and_keys_are_their_owners(made):
+    for name in made.clients:
+        assert "PRIVATE" not in (made.home / "invites" / f"{name}.cofactor").read_text()
+    for key in made.home.rglob("*.key"):
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert invite_of(made, "alice").token not in (made.home / "federation.json").read_text()
+    assert Federation.read(made.home) == made
+
+
+def test_a_client_joins_once_with_a_key_that_stays(made, door, tmp_path):
+    invite = invite_of(made, "alice")
+    join(invite, tmp_path / "a")
+    key = kits.read_key(tmp_path / "a" / "startup" / "client.key")
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate((tmp_path / "a" / "startup" / "client.crt").read_bytes())
+    assert certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value == "alice"
+    assert certificate.public_key().public_numbers() == key.public_key().public_numbers()
+    here = [path for path in made.home.rglob("*") if path.is_file()]
+    pem = (tmp_path / "a" / "startup" / "client.key").read_text().splitlines()[3]
+    assert not any(pem in path.read_text(errors="replace") for path in here)
+    join(invite, tmp_path / "a")  # a restart
+    with pytest.raises(CofactorError, match="this invite was used already"):
+        join(invite, tmp_path / "thief")
+    (tmp_path / "a" / "startup" / "client.crt").unlink()
+    join(invite, tmp_path / "a")  # the same key again: the certificate was lost on the way
+    resources = json.loads((tmp_path / "a" / "local" / "resources.json").read_text())
+    assert resources["allow_log_streaming"] is False
+    assert resources["class_allow_list"] == [kits.EXECUTOR]
+    assert "site_log_streamer" not in json.dumps(resources)
+    rights = json.loads((tmp_path / "a" / "local" / "authorization.json").read_text())["permissions"]["lead"]
+    assert {rights[name] for name in ("shell_commands", "byoc", "view", "operate", "download_job")} == {"none"}
+
+
+def test_strangers_are_refused(made, door, tmp_path):
+    invite = invite_of(made, "bob")
+    for wrong in ({"token": "0" * 64}, {"client": "eve"}, {"client": "alice"}):
+        with pytest.raises(CofactorError, match="not one of this federation"):
+            join(Invite(**{**vars(invite), **wrong}), tmp_path / str(wrong))
+    other = Federation.init(tmp_path / "other", ["bob"], host="localhost", port=made.port)
+    with pytest.raises(CofactorError, match="found one with another certificate"):
+        join(invite_of(other, "bob"), tmp_path / "b")
+    assert "bob" not in made.enrolled()
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"x" * 100_000, b'{"client": 1, "token": 2, "request": 3}'])
+def test_garbage_at_the_door(made, door, body):
+    context = ssl.create_default_context(cadata=(made.home / "root" / "rootCA.pem").read_text())
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    line = http.client.HTTPSConnection("localhost", made.enrol_port, context=context, timeout=10)
+    try:
+        line.request("POST", "/", body)
+        assert line.getresponse().status == 400
+    except OSError:
+        assert len(body) > 50_000  # it hangs up on what is too long
+    for raw in (b"\x00" * 64, b"GET / HTTP/1.0\r\n\r\n"):
+        with socket.create_connection(("localhost", made.enrol_port), timeout=5) as bare:
+            bare.sendall(raw)
+    garbage = {"client": "bob", "token": invite_of(made, "bob").token, "request": "-----BEGIN CERTIFICATE REQUEST-----"}
+    assert made.enrol(garbage)[0] == 400
+    assert "bob" not in made.enrolled()
+
+
+def test_mistakes_are_said_in_words(made, tmp_path):
+    with pytest.raises(CofactorError, match="already holds a federation"):
+        Federation.init(made.home, ["a"], host="localhost", port=8002)
+    for names in ([], ["a", "a"], ["A"], ["a b"], ["server"], ["../x"]):
+        with pytest.raises(CofactorError, match="clients: expected names"):
+            Federation.init(tmp_path / "f", names, host="localhost", port=8002)
+    with pytest.raises(CofactorError, match="expected an invite"):
+        Invite.read(tmp_path / "none.cofactor")
+    (tmp_path / "bad.cofactor").write_text("{}")
+    with pytest.raises(CofactorError, match=r"bad\.cofactor"):
+        Invite.read(tmp_path / "bad.cofactor")
+    with pytest.raises(CofactorError, match="`cofactor federation init` makes one"):
+        Federation.read(tmp_path)
+    closed = Invite(**{**vars(invite_of(made, "bob")), "enrol_port": free_ports(1)})
+    with pytest.raises(CofactorError, match="Ask your network people for outgoing TCP to localhost, ports"):
+        join(closed, tmp_path / "c")
+    with pytest.raises(CofactorError, match="expected the data of this client, found no such file"):
+        start.take_part(made.home / "invites" / "bob.cofactor", tmp_path / "none.npy", tmp_path / "d")
+
+
+def test_a_port_that_is_taken_and_a_certificate_that_has_ended(made, tmp_path, monkeypatch):
+    with socket.create_server(("", made.port)), pytest.raises(CofactorError, match="expected a free one to listen on"):
+        start.serve(made.home)
+    monkeypatch.setattr(kits, "DAYS", -1 / 1440)
+    old = Federation.init(tmp_path / "old", ["a"], host="localhost", port=free_ports(2))
+    with pytest.raises(CofactorError, match="found one that ended on"):
+        start.serve(old.home)

@@ -1,0 +1,121 @@
+"""The live page: what it shows of a run and of a client, to whom, and the click of a person."""
+
+import http.client
+import json
+import shutil
+import threading
+import time
+from contextlib import nullcontext
+
+import pytest
+
+from cofactor.federation import policy
+from cofactor.federation.terms import RunTerms, settled
+from cofactor.federation.watch import contents, open_page
+from cofactor.types import CofactorError
+
+BAD = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    terms = RunTerms("r1", settled({"inputs": ["alice", "bob"], "rank": 3}))
+    (tmp_path / "federation.json").write_text(json.dumps({"home": "f", "terms": terms.plain()}))
+    line = {"loss": 2.0, "bytes_up": 500_000, "bytes_down": 500_000, "epsilon": 0.25, "round": 0}
+    lines = [line, {**line, "round": 1, "loss": 1.0}]
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines) + '{"round": 2, "lo')
+    events = [["", "begins"], ["bob", "does not answer"], ["bob", BAD]]
+    text = "".join(json.dumps({"time": "2026-01-01T10:11:12", "client": c, "what": w}) + "\n" for c, w in events)
+    (tmp_path / "events.jsonl").write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def client_home(tmp_path):
+    home = tmp_path / "alice-home"
+    (home / "local").mkdir(parents=True)
+    (home / policy.FILE).write_text("approval = true")
+    (home / "local" / "cofactor.json").write_text(json.dumps({"client": "alice"}))
+    run = home / "runs" / "r1"
+    run.mkdir(parents=True)
+    terms = RunTerms("r1", settled({"inputs": ["alice", "bob"], "rank": 3, "secure": True}))
+    (run / "asked.json").write_text(json.dumps(terms.plain()))
+    line = {"round": 0, "arrays": {"gram": [[3, 3], "<f8"], "loss": [[], "<f8"]}}
+    (run / "sent.jsonl").write_text(json.dumps(line) + "\n")
+    return home
+
+
+def serve(folder):
+    server = open_page(folder)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def test_a_run_while_it_goes(run_folder):
+    found = contents(run_folder)
+    assert found["title"] == "exact at rank 3"
+    assert found["meta"] == "round 2"
+    assert found["clients"] == [["alice", ["at work", "ok"]], ["bob", [BAD, "bad"]]]
+    assert found["loss"] == [2.0, 1.0]
+    assert found["numbers"] == "2 rounds, 2.00 MB, epsilon 0.25 spent"
+    (run_folder / "evaluation.json").write_text("{}")
+    assert contents(run_folder)["meta"] == "done"
+    with pytest.raises(CofactorError, match="found neither"):
+        contents(run_folder / "none")
+
+
+def test_a_client_says_yes_by_a_click_and_only_from_its_own_page(client_home):
+    found = contents(client_home)
+    text = "Method exact, rank 3, its own number of rounds, not private, secure sums."
+    assert found["asked"] == {"run": "r1", "text": text}
+    assert found["sent"] == [["0", "gram 3 x 3, loss 1"]]
+    server = serve(client_home)
+    try:
+        assert server.server_address[0] == "127.0.0.1"
+        line = http.client.HTTPConnection(*server.server_address)
+        body = json.dumps({"run": "r1", "yes": True})
+        line.request("POST", "/answer", body, {"X-Cofactor": "guessed"})
+        assert line.getresponse().status == 403
+        assert policy.answer_of(client_home, "r1") == ""
+        line = http.client.HTTPConnection(*server.server_address)
+        line.request("GET", "/elsewhere")
+        assert line.getresponse().status == 404
+    finally:
+        server.shutdown()
+
+
+@pytest.fixture
+def window(tmp_path):
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    assert chromium, "the browser tests need Chromium and its driver: apt-get install chromium chromium-driver"
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}"):
+        options.add_argument(flag)
+    window = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield window
+    window.quit()
+
+
+def test_in_a_browser(run_folder, client_home, window):
+    pages = [serve(run_folder), serve(client_home)]
+    try:
+        with nullcontext(window) as seen:
+            seen.get(f"http://127.0.0.1:{pages[0].server_address[1]}/")
+            until = time.monotonic() + 20
+            while "bob" not in (text := seen.find_element("tag name", "body").text):
+                assert time.monotonic() < until
+            assert BAD in text  # shown as it is, not read as markup
+            assert "2 rounds, 2.00 MB" in text
+            assert not seen.find_elements("css selector", "img")
+            assert seen.find_element("id", "loss").get_attribute("d").startswith("M0 ")
+            seen.get(f"http://127.0.0.1:{pages[1].server_address[1]}/")
+            while "Method exact" not in seen.find_element("tag name", "body").text:
+                assert time.monotonic() < until + 20
+            seen.find_element("id", "yes").click()
+            while policy.answer_of(client_home, "r1") != "yes":
+                assert time.monotonic() < until + 40
+    finally:
+        for page in pages:
+            page.shutdown()
