@@ -81,15 +81,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Event:
-    """One line of ``events.jsonl``: what happened to a client of a federation, or ("") to the run."""
-
-    time: str
-    client: str
-    what: str
-
-
-@dataclass(frozen=True)
 class ClientScore:
     """One client of ``evaluation.json``."""
 

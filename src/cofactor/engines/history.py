@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from cofactor.method import Traits
@@ -49,6 +50,15 @@ ENDED = {
 """Why a run ended."""
 DONE = ("loss", "factor", "noise", "plan")
 """Ends at which nothing is left to do."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of ``events.jsonl``: what happened to a client of a federation, or ("") to the run."""
+
+    time: str
+    client: str
+    what: str
 
 
 def stage_of(traits: Traits, t: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -142,7 +142,7 @@ class ClientJob:
         kind = kinds.KINDS[method.traits.kind]
         compares = kind.compares and not (private or config.secure or union) and cells <= LOCAL_CELLS
         folder = Careful(self.folder)
-        close = Conclude(kind, formed, str(number), folder, config.seed, private, compares)
+        close = Conclude(kind, formed, str(number), folder, config.seed, private, compares, rows=self.table.row_names)
         sent = Sent(self.folder / "sent.jsonl", self.terms.run)
         updates = plan.stream.updates if plan.stream else limit
         self.member = Member(
@@ -190,9 +190,9 @@ class Careful(ClientFolder):
         """Write a record, if it can be."""
         self._try(lambda: super(Careful, self).write_json(name, value), name)
 
-    def write_codes(self, W: Array) -> None:
+    def write_codes(self, W: Array, rows: Sequence[str] | None = None) -> None:
         """Write the codes, if they can be."""
-        self._try(lambda: super(Careful, self).write_codes(W), "codes.npy")
+        self._try(lambda: super(Careful, self).write_codes(W, rows), "codes.npy")
 
     def write_own(self, V: Array) -> None:
         """Write the client's own part, if it can be."""

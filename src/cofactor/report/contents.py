@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cofactor.engines.history import Event
 from cofactor.records import (
     Evaluation,
-    Event,
     Line,
     Manifest,
     Passport,
