@@ -45,15 +45,18 @@ _HOME = {
     "passports": "cofactor.select",
     "run": "cofactor.engines.loop",
     "select_rank": "cofactor.select",
-    "summaries": "cofactor.combine",
 }
+_ROOMS = {"summaries": "cofactor.combine.summaries"}
+"""Modules that are names of the package too."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(_ROOMS[name])
     if name not in _HOME:
         raise AttributeError(f"module 'cofactor' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_HOME, *_ROOMS])

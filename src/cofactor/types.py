@@ -81,7 +81,12 @@ class Message(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The server's state. Clients receive ``factor`` and ``extra``; ``memory`` stays on the server."""
+    """The server's state. Clients receive ``factor`` and ``extra``; ``memory`` stays on the server.
+
+    Two names in the memory mean the same in every method that has them, one number for each component: its ``share``
+    of the reconstruction, by which the result is put in order, and its ``stability``, the worst cosine to what other
+    restarts found that are as good (NaN: nobody looked).
+    """
 
     factor: Array
     extra: Mapping[str, Any] = {}

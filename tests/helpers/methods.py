@@ -156,3 +156,10 @@ def codes_fit(kind: str, W: Array, *, rank: int = RANK) -> None:
         assert W.max(initial=0) <= 1
     if kind == "clusters":
         np.testing.assert_allclose(W.sum(axis=1), 1, rtol=1e-6)
+
+
+def in_its_order(H: Array, other: Array) -> Array:
+    """Return H with its components (rows at norm 1) in the order of the other factor's; each has one partner."""
+    order = np.argmax(other @ H.T, axis=1)
+    assert sorted(order) == list(range(len(H)))
+    return H[order]

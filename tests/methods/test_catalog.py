@@ -91,10 +91,10 @@ def test_rank_must_be_a_positive_whole_number(rank):
 def test_options_reach_the_method():
     assert catalog.make("exact", 3, momentum=0.0).then.momentum == 0
     assert catalog.make("exact", 3, sweeps=7).then.update.sweeps == 7
-    assert catalog.make("exact", 3, local_rank=9).first.local_rank == 9
+    assert catalog.make("exact", 3, local_rank=9).first.method.local_rank == 9
     assert catalog.make("fedavg", 3, sweeps=5).sweeps == 5
     assert catalog.make("fnmf-lap", 3, gamma=0.5).gamma == 0.5
-    assert catalog.make("oneshot", 3, restarts=2).aggregator.restarts == 2
+    assert catalog.make("oneshot", 3, restarts=2).method.aggregator.restarts == 2
 
 
 def test_one_upload_methods_have_one_round():

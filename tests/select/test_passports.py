@@ -9,11 +9,11 @@ from scipy import sparse
 from cofactor.combine.align import Lap
 from cofactor.data import synthetic
 from cofactor.engines.loop import run
-from cofactor.local.stats import normalize
+from cofactor.local.stats import normalize, shares
 from cofactor.method import rng as address
 from cofactor.methods import catalog
 from cofactor.select import passports
-from cofactor.select.matching import agreement, cosines, distances, shares
+from cofactor.select.matching import agreement, cosines, distances
 from cofactor.select.passports import describe, factorize_alone
 from cofactor.types import CofactorError
 
@@ -106,7 +106,7 @@ def test_only_a_summary_and_a_gram_leave_a_client(planted, found):
 
 
 def test_what_clients_found_alone_in_a_run_is_what_passports_ask_for(planted):
-    outcome = run(catalog.make("exact", 5), planted.Xs, rounds=3, work=[lambda client, factor: client.own] * 5)
+    outcome = run(catalog.make("oneshot", 5), planted.Xs, work=[lambda client, factor: client.own] * 5)
     for j, (V, H) in enumerate(outcome.findings):
         W, own = factorize_alone(planted.Xs[j], 5, address(0, j, 0))
         np.testing.assert_array_equal(V, W)

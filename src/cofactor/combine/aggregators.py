@@ -90,6 +90,7 @@ class Union:
     rank: int
     restarts: int = 8
     required: bool = True
+    iterations: int = 200
     additive = False
     streams = False
 
@@ -104,12 +105,23 @@ class Union:
         """Client: its factor and the gram of its codes."""
         return Message({"factor": H, "gram": W.T @ W}, float(len(W)))
 
+    def search(self, messages: list[Message]) -> summaries.Fitted | None:
+        """Return the factor of the union with what the search has told of it; None where nothing was said."""
+        if not self.required and not any(m.arrays["gram"].any() for m in messages):
+            return None
+        union = [summaries.Summary(m.arrays["factor"], m.arrays["gram"], m.weight, _square(m)) for m in messages]
+        return summaries.search(union, self.rank, restarts=self.restarts, iterations=self.iterations)
+
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
         """Return the factor of the union."""
-        if not self.required and not any(m.arrays["gram"].any() for m in messages):
-            return current
-        union = [summaries.Summary(m.arrays["factor"], m.arrays["gram"], m.weight, 0.0) for m in messages]
-        return summaries.fit(union, self.rank, restarts=self.restarts)[0].astype(factors(messages)[0].dtype)
+        found = self.search(messages)
+        return current if found is None else found.factor.astype(factors(messages)[0].dtype)
+
+
+def _square(message: Message) -> float:
+    """``|X_j|^2`` of a summary: what it explains, and what the client says that it misses."""
+    H, gram = (message.arrays[name].astype(np.float64) for name in ("factor", "gram"))
+    return float(np.vdot(gram, H @ H.T)) + 2 * float(message.arrays.get("loss", 0.0))
 
 
 def catalog() -> dict[str, Aggregator]:

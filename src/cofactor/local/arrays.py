@@ -151,6 +151,11 @@ def column_block(X: Data, columns: slice) -> Data:
     return X.column_block(columns) if is_held(X) else X[:, columns]
 
 
+def columns(X: Data, index: Array) -> Data:
+    """Return the columns of X (not held elsewhere) at ``index``; sparse stays sparse."""
+    return X.tocsc()[:, index].tocsr() if sparse.issparse(X) else np.ascontiguousarray(X[:, index])
+
+
 def stack(Xs: list[Data]) -> Data:
     """Stack rows; sparse stays sparse."""
     if any(sparse.issparse(X) for X in Xs):

@@ -64,3 +64,14 @@ def normalize(H: Array, norms: Array | None = None) -> Array:
     """Scale the rows of H to norm 1; zero rows stay zero."""
     norms = np.linalg.norm(H, axis=1) if norms is None else norms
     return H / np.where(norms > 0, norms, 1)[:, None].astype(H.dtype)
+
+
+def shares(gram: Array, H: Array) -> Array:
+    """Share of every component in the squared reconstruction, from ``gram = W^T W`` and H (k).
+
+    ``s_l = <W_l H_l, W H> / |W H|^2 = sum_p gram_lp (H H^T)_lp / |W H|^2``: terms >= 0 that sum to 1; the overlap of
+    two components goes half to each. Zeros where there is nothing to share.
+    """
+    H = H.astype(np.float64, copy=False)
+    parts = np.sum(gram * (H @ H.T), axis=1)
+    return parts / parts.sum() if parts.sum() > 0 else np.zeros(len(H))

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from cofactor.local import arrays
-from cofactor.local.stats import unit_rows
+from cofactor.local.stats import for_codes, for_factor, normalize, unit_rows
+from cofactor.local.updates import HALS
 from cofactor.method import Method
 from cofactor.types import Array, Data
 
 PATIENCE = 5
+SWEEPS, SPREADING = 10, 3
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,9 @@ class Alone:
 
     ``start(X, rank, rng)`` may read the data, since nothing leaves the client. It stops after ``rounds``, or
     when the loss falls by less than ``tol`` of itself in five rounds. A client with many more rows than that
-    learns H from ``sample`` of them, and the codes of all rows belong to that H.
+    learns H from ``sample`` of them, and the codes of all rows belong to that H. Of many more features than
+    ``columns`` it sees those that hold most, and the factor of all of them belongs to the codes. Without ``refits``
+    codes are nearly right, after a few sweeps.
     """
 
     method: Any
@@ -29,11 +33,16 @@ class Alone:
     tol: float = 1e-4
     start: Any = None
     sample: int = 20_000
+    columns: int | None = None
+    refits: bool = True
 
     def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
         """Return (W, H), rows of H at norm 1."""
         method: Method = replace(self.method, rank=rank)
         whole, X = X, _some_rows(X, max(self.sample, 10 * rank), rng)
+        every, index = X, _widest(X, self.columns)
+        if index is not None:
+            X, start = arrays.columns(X, index), None if start is None else start[:, index]
         if start is None and self.start is not None:
             start = self.start(X, rank, rng)
         shared = method.start(X.shape[1], rng, start)
@@ -46,7 +55,31 @@ class Alone:
             if t >= PATIENCE and losses[-1 - PATIENCE] - losses[-1] <= self.tol * losses[-1]:
                 break
         H = method.factor(shared)
-        return unit_rows(method.refit(whole, H), H)
+        if index is not None:
+            H = _spread(every, H, _nearly(X, H), index)
+        codes = method.refit(whole, H) if self.refits else _nearly(whole, H)
+        return unit_rows(codes, H)
+
+
+def _widest(X: Data, count: int | None) -> Array | None:
+    """Return the ``count`` columns with the largest sums, in order, if X has at least twice as many; else None."""
+    if count is None or X.shape[1] < 2 * count or arrays.is_held(X):
+        return None
+    sums = arrays.times_codes(X, np.ones((X.shape[0], 1), X.dtype)).ravel()
+    return np.sort(np.argsort(-sums, kind="stable")[:count])
+
+
+def _spread(X: Data, H: Array, W: Array, index: Array) -> Array:
+    """Return the factor (rows at norm 1) of all columns for the codes of some of them, at ``index``, where it is H."""
+    F = np.zeros((X.shape[1], len(H)), H.dtype)
+    F[index] = H.T
+    return normalize(HALS(SPREADING)(F, for_factor(X, W)).T)
+
+
+def _nearly(X: Data, H: Array) -> Array:
+    """Return codes for H after a few sweeps: good enough for a summary of a factor that is on its way itself."""
+    stats = for_codes(X, H.astype(X.dtype, copy=False))
+    return HALS(SWEEPS)(np.zeros_like(stats.cross), stats)
 
 
 def _some_rows(X: Data, count: int, rng: np.random.Generator) -> Data:

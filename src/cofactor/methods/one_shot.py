@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from cofactor.combine.align import drift
 from cofactor.local.space import NonNegative, Space
+from cofactor.local.stats import shares
 from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
 from cofactor.methods.refusals import NONE
+from cofactor.methods.wrapped import Wrapped
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Aggregator, Align, Array, CofactorError, Data, Factorizer, Local, Message, Shared
@@ -46,8 +49,8 @@ class OneShot:
 
     @cached_property
     def traits(self) -> Traits:
-        """As the aggregator says; a client's own factor is not a sum over its rows."""
-        return Traits(self.space.kind, additive=self.aggregator.additive, own=True)
+        """As the aggregator says; a client's own factor (of this rank) is not a sum over its rows."""
+        return Traits(self.space.kind, additive=self.aggregator.additive, own=self._local_rank == self.rank)
 
     @property
     def _local_rank(self) -> int:
@@ -101,11 +104,15 @@ class OneShot:
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Merge; the drift is the mean distance of the clients' factors to the result, components matched."""
-        H = self.aggregator(messages, shared.factor, t)
+        return self.merged(self.aggregator(messages, shared.factor, t), messages)
+
+    def merged(self, H: Array, messages: list[Message], memory: Mapping[str, Any] | None = None) -> Shared:
+        """Return the state of the server with the merged factor."""
         loss = float(sum(m.arrays["loss"] for m in messages))
         if self.aggregator.additive:
             return Shared(H, loss=loss)
-        return Shared(H, loss=loss, drift=float(np.mean([drift(m.arrays["factor"], H) for m in messages])))
+        apart = float(np.mean([drift(m.arrays["factor"], H) for m in messages]))
+        return Shared(H, memory=memory or {}, loss=loss, drift=apart)
 
     def factor(self, shared: Shared) -> Array:
         """Return the merged factor."""
@@ -114,3 +121,22 @@ class OneShot:
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the merged factor."""
         return self.space.refit(data, factor)
+
+
+@dataclass(frozen=True)
+class Summarized(Wrapped):
+    """One upload of mergeable summaries; the server keeps what its search has told of the components.
+
+    ``method`` is a :class:`OneShot` with a :class:`~cofactor.combine.aggregators.Union`. In the server's memory are
+    the ``share`` of every component in what the summaries explain, and its ``stability`` over restarts.
+    """
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Search the union; a federation of empty summaries keeps its factor."""
+        found = self.method.aggregator.search(messages)
+        if found is None:
+            return self.method.aggregate(shared, messages, t)
+        grams = np.stack([m.arrays["gram"] for m in messages]).astype(np.float64)
+        gram = np.einsum("crk,crs,csl->kl", found.codes, grams, found.codes)
+        memory = {"share": shares(gram, found.factor), "stability": found.stability}
+        return self.method.merged(found.factor.astype(messages[0].arrays["factor"].dtype), messages, memory)

@@ -13,6 +13,9 @@ from cofactor.methods.refusals import NONE, START
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
+KEPT = ("stability",)
+"""What the server knows of the components, one number each, and keeps in the next stage."""
+
 
 @dataclass(frozen=True)
 class Staged:
@@ -84,10 +87,11 @@ class Staged:
         """Aggregate as the method of the round does; after the last round of the first, hand its factor over."""
         method, own = self._at(t)
         new = method.aggregate(shared, messages, own)
-        if t + 1 != self.length:
-            return new
-        opened = self.then.start(new.factor.shape[1], np.random.default_rng(t), new.factor)
-        return opened._replace(loss=new.loss, drift=new.drift)
+        if t + 1 == self.length:
+            opened = self.then.start(new.factor.shape[1], np.random.default_rng(t), new.factor)
+            shared, new = new, opened._replace(loss=new.loss, drift=new.drift)
+        told = {name: shared.memory[name] for name in KEPT if name in shared.memory}
+        return new._replace(memory={**told, **new.memory}) if told else new
 
     def factor(self, shared: Shared) -> Array:
         """Return the second method's factor; a run that ended before has that of the first in its form."""

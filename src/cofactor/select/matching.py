@@ -11,7 +11,7 @@ import numpy as np
 from cofactor.combine import summaries
 from cofactor.combine.align import Lap
 from cofactor.combine.summaries import Summary
-from cofactor.local.stats import normalize
+from cofactor.local.stats import normalize, shares
 from cofactor.types import Array
 
 USED = 0.1
@@ -50,17 +50,6 @@ def agreement(factors: Sequence[Array]) -> float:
     """Mean matched cosine over all pairs of factors of one rank; NaN for fewer than two."""
     pairs = [float(cosines(A, B).mean()) for A, B in combinations(factors, 2)]
     return float(np.mean(pairs)) if pairs else np.nan
-
-
-def shares(gram: Array, H: Array) -> Array:
-    """Share of every component in the squared reconstruction, from ``gram = W^T W`` and H (k).
-
-    ``s_l = <W_l H_l, W H> / |W H|^2 = sum_p gram_lp (H H^T)_lp / |W H|^2``: terms >= 0 that sum to 1; the overlap of
-    two components goes half to each. Zeros where there is nothing to share.
-    """
-    H = H.astype(np.float64, copy=False)
-    parts = np.sum(gram * (H @ H.T), axis=1)
-    return parts / parts.sum() if parts.sum() > 0 else np.zeros(len(H))
 
 
 def own_components(summary: Summary, share: Array, *, seed: int = 0) -> Array:

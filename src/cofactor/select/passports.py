@@ -13,11 +13,12 @@ from threadpoolctl import threadpool_limits
 from cofactor import kinds
 from cofactor.combine.summaries import Summary
 from cofactor.kinds.numbers import NON_NEGATIVE
+from cofactor.local.stats import shares
 from cofactor.method import SERVER, rng
 from cofactor.methods.alone import Alone
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.methods.summed import Summed
-from cofactor.select.matching import cosines, distances, fitted, own_components, shares, unit
+from cofactor.select.matching import cosines, distances, fitted, own_components, unit
 from cofactor.types import Array, CofactorError, Data, Message
 
 FOUND = 0.8

@@ -101,3 +101,43 @@ def extrapolate(new: Array, old: Array, momentum: float) -> Array:
             v = new[i, j] + beta * (new[i, j] - old[i, j])
             y[i, j] = v if v > 0 else 0
     return y
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def hals_metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> None:
+    """Coordinate descent on ``1/2 tr(C_j^T G_j C_j gram) - tr(C_j^T cross_j)``, C_j >= 0 (c x r x k), in place.
+
+    The rows of C_j are coupled by G_j (``grams``, c x r x r); ``C_j gram`` is carried along.
+    """
+    c, r, k = C.shape
+    seen = np.empty((r, k))
+    rest = np.empty(k)
+    inverse = np.zeros(k)
+    for e in range(k):
+        if gram[e, e] > 0:
+            inverse[e] = 1 / gram[e, e]
+    for j in range(c):
+        for i in range(r):
+            seen[i, :] = 0
+            for p in range(k):
+                if C[j, i, p] != 0:
+                    for e in range(k):
+                        seen[i, e] += C[j, i, p] * gram[p, e]
+        for _ in range(sweeps):
+            for i in range(r):
+                own = grams[j, i, i]
+                if own <= 0:
+                    continue
+                for e in range(k):
+                    rest[e] = cross[j, i, e]
+                for p in range(r):
+                    if p != i:
+                        for e in range(k):
+                            rest[e] -= grams[j, i, p] * seen[p, e]
+                for e in range(k):
+                    old = C[j, i, e]
+                    new = max(old + (rest[e] / own - seen[i, e]) * inverse[e], 0.0)
+                    if new != old:
+                        C[j, i, e] = new
+                        for p in range(k):
+                            seen[i, p] += (new - old) * gram[e, p]

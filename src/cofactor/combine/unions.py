@@ -1,0 +1,168 @@
+"""The search for the factor of a union of summaries: many short descents on little data, one long one on all of it.
+
+The union of c clients at rank r has c r rows. Restarts see less: the columns with most energy, and, where there are
+many rows, a summary of the summaries at twice the rank. They are halved as they go; the ones that are left go on on
+all clients, and the best of them on all columns too.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from cofactor.combine.align import Lap
+from cofactor.local.init import random_factor
+from cofactor.local.kernels import cpu
+from cofactor.local.stats import normalize
+from cofactor.local.updates import HALS
+from cofactor.types import Array, Stats
+
+WIDE = 512
+"""Columns that restarts see, where there are twice as many."""
+OVER = 2
+"""A union of more than twice so many rows per component is summarized at this multiple of the rank for restarts."""
+SHORT = 6
+"""Iterations between two halvings of the restarts."""
+REDUCING = 12
+"""Iterations in which a union is summarized for them."""
+FINALISTS = 4
+"""Restarts that are left in the end: the best one is kept, the others say how sure it is."""
+SETTLING = 24
+"""Iterations of each finalist."""
+HAIR = 2e-3
+"""A finalist that misses so much more of all data, of what the best one misses, is as good as that one."""
+TOL = 1e-5
+
+
+class Stacked:
+    """Summaries padded to one rank r: factors (c x r x m), grams (c x r x r); ``rest``: what of the data they miss."""
+
+    def __init__(self, factors: Array, grams: Array, rest: float = 0.0) -> None:
+        self.factors, self.grams, self.rest = factors, grams, rest
+        self.rows = factors.reshape(-1, factors.shape[2])
+        self.square = float(np.einsum("crs,crs->", grams, factors @ factors.transpose(0, 2, 1)))
+
+    def widest(self, count: int) -> Array:
+        """Return the ``count`` columns with most energy ``sum_j sum_r G_j[r, r] H_j[r, :]^2``, in order."""
+        energy = np.einsum("crr->cr", self.grams).ravel() @ self.rows**2
+        return np.sort(np.argsort(-energy, kind="stable")[:count])
+
+    def columns(self, index: Array) -> Stacked:
+        """Return some columns; what the others hold is beyond them, and so part of the rest."""
+        part = Stacked(np.ascontiguousarray(self.factors[:, :, index]), self.grams)
+        part.rest = self.rest + self.square - part.square
+        return part
+
+    def stats(self, C: Array) -> Stats:
+        """Statistics of the H step: gram ``sum C^T G C``, cross ``(sum C^T G H_j)^T``."""
+        k = C.shape[2]
+        GC = (self.grams @ C).reshape(-1, k)
+        return Stats(C.reshape(-1, k).T @ GC, self.rows.T @ GC)
+
+
+class Descent:
+    """Alternating coordinate descent on ``sum_j tr((H_j - C_j H)^T G_j (H_j - C_j H))``, C_j, H >= 0."""
+
+    def __init__(self, union: Stacked, H: Array, C: Array | None = None) -> None:
+        self.union, self.H, self.loss, self.settled = union, H, np.inf, False
+        self.C = np.zeros((*union.factors.shape[:2], len(H))) if C is None else C
+
+    def codes(self, sweeps: int) -> float:
+        """Improve all C_j for H; return the loss."""
+        union, gram = self.union, self.H @ self.H.T
+        cross = union.grams @ (union.rows @ self.H.T).reshape(self.C.shape)
+        cpu.hals_metric(self.C, union.grams, gram, cross, sweeps)
+        return union.square + float(np.vdot(union.grams @ self.C @ gram, self.C)) - 2 * float(np.vdot(cross, self.C))
+
+    def advance(self, iterations: int, tol: float = TOL) -> Self:
+        """Go on until the loss, with what the summaries miss, falls by less than ``tol`` of itself in an iteration."""
+        for _ in range(iterations):
+            if self.settled:
+                break
+            before, self.loss = self.loss, self.codes(3 if np.isfinite(self.loss) else 6)
+            self.H = _improved(self.H.T, self.union.stats(self.C)).T
+            least = max(self.loss + self.union.rest, 1e-12 * self.union.square)
+            self.settled = bool(before - self.loss <= tol * least)
+        return self
+
+    def spread(self, union: Stacked, index: Array) -> Descent:
+        """Return the same on all columns of a union of which this one has seen those at ``index``."""
+        H = np.zeros((len(self.H), union.rows.shape[1]))
+        H[:, index] = self.H
+        return Descent(union, _improved(H.T, union.stats(self.C)).T, self.C)
+
+    def summarized(self) -> Stacked:
+        """Return the summary of what it has found: factor H with rows at norm 1, gram ``sum_j C_j^T G_j C_j``."""
+        C = self.scaled()
+        gram = C.reshape(-1, C.shape[2]).T @ (self.union.grams @ C).reshape(-1, C.shape[2])
+        return Stacked(normalize(self.H)[None], gram[None], self.union.rest + max(self.loss, 0.0))
+
+    def scaled(self) -> Array:
+        """Codes for the factor with rows at norm 1."""
+        return self.C * np.linalg.norm(self.H, axis=1)
+
+
+def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: int) -> tuple[Descent, Array]:
+    """Return the best descent, after up to ``iterations`` on all columns, and how sure each of its components is (k).
+
+    A component is as sure as the worst cosine to its partners in the finalists that are as good: 1 where there are
+    none, NaN where nothing was compared.
+    """
+    rng = np.random.default_rng(seed)
+    wide = union.rows.shape[1] > 2 * WIDE
+    index = union.widest(WIDE) if wide else np.arange(union.rows.shape[1])
+    seen = union.columns(index) if wide else union
+    found = _finalists(_reduced(seen, rank, rng), rank, rng, restarts)
+    if found[0].union is not seen:
+        found = [Descent(seen, run.H) for run in found]
+    found = sorted([run.advance(SETTLING) for run in found], key=lambda run: run.loss)
+    sure = _agreement(found) if len(found) > 1 else np.full(rank, np.nan)
+    best = found[0].spread(union, index) if wide else found[0]
+    best.settled = False
+    return best.advance(iterations), sure
+
+
+def _agreement(found: list[Descent]) -> Array:
+    """Return the worst matched cosine of every component of the first with those that lose hardly more."""
+    best, *others = found
+    most = best.loss + HAIR * (best.loss + best.union.rest)
+    return np.min([np.ones(len(best.H)), *(cosines(best.H, run.H) for run in others if run.loss <= most)], axis=0)
+
+
+def cosines(H: Array, other: Array) -> Array:
+    """Cosine of every row of H (k x m) with its partner in another factor, one partner each (k)."""
+    A, B = normalize(H), normalize(other)
+    return np.clip(np.einsum("km,km->k", A, Lap()(A, B) @ B), 0, 1)
+
+
+def _reduced(union: Stacked, rank: int, rng: np.random.Generator) -> Stacked:
+    """Return the union, or a summary of it at a multiple of the rank where it has many more rows than that."""
+    if len(union.rows) <= 2 * OVER * rank:
+        return union
+    return Descent(union, random_factor(OVER * rank, union.rows.shape[1], rng)).advance(REDUCING).summarized()
+
+
+def _finalists(union: Stacked, rank: int, rng: np.random.Generator, restarts: int) -> list[Descent]:
+    """Let restarts go a short way, keep the better half, and again."""
+    runs = [Descent(union, _start(union, rank, rng, i)) for i in range(restarts)]
+    while True:
+        runs = sorted([run.advance(SHORT) for run in runs], key=lambda run: run.loss)
+        if len(runs) <= FINALISTS:
+            return runs
+        runs = runs[: max(len(runs) // 2, FINALISTS)]
+
+
+def _start(union: Stacked, rank: int, rng: np.random.Generator, number: int) -> Array:
+    """Return a random factor, or (every second time) rows of the summaries, drawn by their energy."""
+    m = union.rows.shape[1]
+    if number % 2 == 0:
+        return random_factor(rank, m, rng)
+    weight = np.sqrt(np.einsum("crr->cr", union.grams)).ravel() * np.linalg.norm(union.rows, axis=1)
+    count = min(rank, int(np.count_nonzero(weight)))
+    rows = union.rows[rng.choice(len(weight), count, replace=False, p=weight / weight.sum())]
+    return np.vstack([rows, random_factor(rank - count, m, rng)])
+
+
+def _improved(F: Array, stats: Stats) -> Array:
+    return HALS(3)(F, stats)

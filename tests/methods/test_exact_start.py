@@ -1,0 +1,93 @@
+"""The start of exact: it ends in the right basin, costs little, and no component stays dead."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from cofactor import FederatedNMF, metrics, run
+from cofactor.data import synthetic
+from cofactor.local.stats import normalize, shares
+from cofactor.methods import catalog
+from cofactor.methods.alone import Alone
+from cofactor.methods.summed import EVERY, Summed
+
+SEEDS = range(20)
+
+
+def exact_rank(n, m, k, share, seed):
+    """Sparse factors of rank k, whose product has many local minima, and rows of zeros."""
+    rng = np.random.default_rng(seed)
+    W = rng.exponential(size=(n, k)) * (rng.uniform(size=(n, k)) < share)
+    H = rng.uniform(size=(k, m)) * (rng.uniform(size=(k, m)) < share)
+    W[:5] = 0
+    return W @ H
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+@pytest.mark.parametrize("share", [0.4, 0.5])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_exact_rank_data_with_rows_of_zeros_are_recovered_from_every_seed(clients, share):
+    X = exact_rank(60, 30, 6, share, seed=1)
+    Xs = np.array_split(np.random.default_rng(0).permutation(X), clients)
+    errors = [FederatedNMF(6, random_state=s).fit(Xs).reconstruction_err_ for s in SEEDS]
+    assert max(errors) < 1e-3
+
+
+@pytest.mark.parametrize("start", ["summaries", "random"])
+@pytest.mark.parametrize("rank", [5, 7])
+def test_nothing_overflows_in_two_thousand_rounds(start, rank):
+    X = exact_rank(60, 20, 5, 0.4, seed=3)
+    result = run(catalog.make("exact", rank, start=start), [X], rounds=2000, seed=3)
+    assert np.isfinite([line.loss for line in result.history]).all()
+    assert min(line.loss for line in result.history) >= 0
+    assert metrics.relative_error(X, result.codes[0], result.factor) < 1e-3
+
+
+def test_a_component_that_nobody_uses_is_given_another_direction():
+    X = np.column_stack([synthetic.blocks(1, 80, features=20, rank=4, seed=0).Xs[0], np.zeros(80)])
+    start = np.random.default_rng(0).uniform(size=(4, 21))
+    start[3] = np.eye(21)[20]  # a feature that never occurs
+    few, many = (run(Summed(4), [X], rounds=r, start=start) for r in (EVERY - 1, 60))
+    assert few.share[3] == 0
+    assert many.share.min() > 0.01
+    whole = run(Summed(4), [X], rounds=60, start=np.random.default_rng(1).uniform(size=(4, 21)))
+    assert many.history[-1].loss <= 1.2 * whole.history[-1].loss
+
+
+def test_a_component_too_many_stays_where_everything_is_explained():
+    """Rank 1: nothing is left for the second one, which is not thrown about for ever."""
+    X = np.outer(np.arange(1.0, 31.0), np.arange(1.0, 9.0))
+    result = run(Summed(2), [X], rounds=40, start=normalize(np.eye(2, 8) + 0.1), stop=1e-4)
+    assert result.converged
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+def test_a_client_may_look_at_its_largest_features_only(kind):
+    """The factor has all features in the end, and is nearly as good."""
+    Xs = synthetic.blocks(1, 150, features=60, rank=4, scale=0.1, seed=2).Xs[0]
+    X = np.hstack([Xs, 0.05 * Xs[:, ::-1]])
+    errors = []
+    for columns in (None, 40):
+        W, H = Alone(Summed(4), columns=columns, refits=False)(kind(X), 4, np.random.default_rng(0))
+        assert H.shape == (4, 120)
+        np.testing.assert_allclose(np.linalg.norm(H, axis=1), 1)
+        errors.append(metrics.relative_error(X, W, H))
+    assert errors[1] <= 1.15 * errors[0]
+
+
+@pytest.mark.parametrize("c", [1, 5])
+def test_components_come_in_the_order_of_their_shares(c):
+    Xs = synthetic.blocks(c, 200 // c, features=30, rank=5, seed=3).Xs
+    for name in ("exact", "oneshot"):
+        result = run(catalog.make(name, 5), Xs, rounds=40)
+        found = shares(sum(W.T @ W for W in result.codes), result.factor)
+        assert (np.diff(result.share) <= 0).all()
+        np.testing.assert_allclose(found, result.share, atol=0.02)
+
+
+def test_dense_and_sparse_and_both_precisions_have_the_same_order():
+    X = synthetic.blocks(1, 150, features=25, rank=5, scale=0.1, seed=5).Xs[0]
+    made = [kind(X.astype(dtype)) for kind in (np.asarray, sparse.csr_matrix) for dtype in (np.float64, np.float32)]
+    first, *others = (FederatedNMF(5, random_state=0, tol=1e-5, rounds=200).fit(one).components_ for one in made)
+    for other in others:
+        assert np.sum(first * other, axis=1).min() > 0.999
