@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from cofactor.engines.contract import Answer, Arrival, Callback, Engine, Session
 from cofactor.engines.history import DONE, Round, stage_of
 from cofactor.engines.host import address
 from cofactor.engines.inline import Inline
-from cofactor.engines.over import Over
+from cofactor.engines.over import Over, in_order
 from cofactor.method import SERVER, Method
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.accountant import Cost, Ledger
@@ -33,8 +33,7 @@ class Run:
     ``findings`` are what the work of every client returned. A stream has ``arrivals``. Clients that never answered, or
     were given up, are ``absent``. ``ended`` is why it ended, one of :data:`~cofactor.engines.history.ENDED`.
     ``empty`` are components that nothing is made of: zeros, or without codes at any client. ``share`` and
-    ``stability`` (one number for each component) are there where the method's server knows them; then components come
-    in the order of their shares.
+    ``stability`` of each component are there where the server knows them; components then come by their share.
     """
 
     factor: Array
@@ -131,7 +130,7 @@ def run(
             if any([callback(history[-1], shared) for callback in callbacks]):
                 ended = ended or "callback"
         history[-1] = history[-1]._replace(ended=ended)
-        factor, known = _ordered(method.factor(shared), shared.memory)
+        factor, known = in_order(method.factor(shared), shared.memory)
         done = session.finish(factor, work)
         spent = math.inf if ledger is None else history[-1].epsilon
         said = "" if ledger is None else paying.remark_of(method, shared)
@@ -196,16 +195,6 @@ def _begin(
     if saved is not None:  # a run that has ended may go on for more rounds
         return saved.shared, [line._replace(ended="") for line in saved.history]
     return method.start(session.n_features, address(seed, SERVER, -1), start), []
-
-
-def _ordered(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str, Any]]:
-    """Return the final factor, components by their share where the server knows it, and what it knows of each.
-
-    Codes are found for the final factor, so that they need no order of their own.
-    """
-    known = {name: memory[name] for name in ("share", "stability") if name in memory}
-    order = np.argsort(-known["share"], kind="stable") if "share" in known else np.arange(len(factor))
-    return factor[order], {name: a[order] for name, a in known.items()}
 
 
 def _streamed(

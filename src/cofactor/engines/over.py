@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -146,3 +147,13 @@ def moved(before: Array, after: Array) -> float:
         return math.nan
     steps = np.linalg.norm(after.astype(np.float64) - before, axis=1)
     return float(steps.max() / max(np.linalg.norm(after, axis=1).max(), np.finfo(np.float64).tiny))
+
+
+def in_order(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str, Any]]:
+    """Return the final factor, components by their share where the server knows it, and what it knows of each.
+
+    Codes are found for the final factor, so that they need no order of their own.
+    """
+    known = {name: memory[name] for name in ("share", "stability") if name in memory}
+    order = np.argsort(-known["share"], kind="stable") if "share" in known else np.arange(len(factor))
+    return factor[order], {name: a[order] for name, a in known.items()}

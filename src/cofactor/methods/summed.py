@@ -28,8 +28,10 @@ SWEEPS, FIRST_SWEEPS = 8, 10
 """Of a half-step, and of the first codes: beside the two products they cost little, and save rounds."""
 NEGLIGIBLE = 1e-14
 """Share of the energy ``|W_l|^2 |H_l|^2`` of the strongest component under which one counts as vanished."""
-EVERY, EXPLAINED = 5, 1e-9
-"""Rounds between two looks for components that nobody uses, while more than this share of the data is unexplained."""
+EVERY = 5
+"""Rounds between two looks for components that nobody uses."""
+NOTHING = 1e-8
+"""A loss below this share of ``|X|^2`` counts as none: data of that rank are explained."""
 
 
 @dataclass(frozen=True)
@@ -114,15 +116,14 @@ class Summed:
             stats = Stats(gram, sums["cross"][part])
             F[part] = _improve(self.update, point[part], _alive(stats, point[part]), t, old["factor"].T[part])
             value += gain(stats, F[part])
-        share, loss = _shares(sums["cross"], F), max(float(0.5 * sums["square"] + value), 0.0)
-        lost = _lost(share, t) & (self.space.kind == "real") & (loss > EXPLAINED * sums["square"])
+        share, loss = _shares(sums["cross"], F), _loss(sums["square"], value)
+        lost = _lost(share, t) & (self.space.kind == "real") & (loss > 0)
         F[:, lost] = _split(F[:, np.argmax(share)], int(lost.sum()), t)
         H = np.ascontiguousarray(F.T)
         overflow = not np.isfinite(value)  # extrapolation can carry the scale of a dying component out of range
         if overflow or (momentum > 0 and value > old["gain"]):
             extra = {"momentum": np.float64(momentum / SHRINK), "restart": np.bool_(True)}
-            loss = max(float(0.5 * sums["square"] + old["gain"]), 0.0)
-            return Shared(old["factor"].astype(dtype), extra, old, loss, 0.0)
+            return Shared(old["factor"].astype(dtype), extra, old, _loss(sums["square"], old["gain"]), 0.0)
         extra = {"momentum": np.float64(min(momentum * GROW, 1)), "restart": np.bool_(False)}
         ahead = momentum * ~lost[:, None]
         y = np.maximum(H + ahead * (H - old["factor"]), 0).astype(dtype)
@@ -193,6 +194,12 @@ def _alive(stats: Stats, F: Array) -> Stats:
     energy = np.diag(stats.gram) * np.einsum("mk,mk->k", F, F)
     keep = (energy > NEGLIGIBLE * energy.max(initial=0)).astype(np.float64)
     return Stats(stats.gram * np.outer(keep, keep), stats.cross * keep)
+
+
+def _loss(square: float, gain: float) -> float:
+    """Return ``1/2 |X|^2 + gain``, or 0 where that is nothing."""
+    loss = float(0.5 * square + gain)
+    return loss if not loss <= NOTHING * square else 0.0
 
 
 def _lost(share: Array, t: int) -> Array:
