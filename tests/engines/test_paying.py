@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.federation import flare_over
 from tests.helpers.kills import Killed, kill_at
 
 from cofactor import files, run
@@ -22,9 +23,10 @@ from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
 from cofactor.methods.wrapped import Wrapped
 from cofactor.plan import Plan
-from cofactor.privacy import Privacy, spend
+from cofactor.privacy import Privacy, account, spend
 from cofactor.privacy.charges import Beside
 from cofactor.privacy.errors import DamagedLedgerError, LedgerError, ReleasedError
+from cofactor.types import CofactorError
 
 Xs = [np.random.default_rng(j).random((10 + j, 5)) for j in range(3)]
 
@@ -162,6 +164,29 @@ def test_of_two_runs_on_one_checkpoint_one_waits(tmp_path, monkeypatch) -> None:
 def test_without_privacy_nothing_is_charged_and_nothing_held(tmp_path) -> None:
     run(catalog.make("exact", 2, start="random"), Xs, rounds=2, checkpoint=Checkpoint(tmp_path / "c.npz"))
     assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
+
+
+def test_over_the_wire_of_a_federation_a_round_that_was_sent_is_not_asked_for_again(tmp_path) -> None:
+    privacy = Privacy(1, 1e-3, unit="client")
+    method, plan = build("fedavg", 2, Plan(4, privacy=privacy), Facts(3, 5))
+    checkpoint = Checkpoint(tmp_path / "c.npz")
+
+    def lost(t, answers) -> None:
+        if t == 1:
+            raise Killed
+
+    engine, _ = flare_over(method, Xs, plan, keep=tmp_path / "clients")
+    with pytest.raises(Killed):
+        run(method, Xs, plan, engine=engine, checkpoint=checkpoint, watch=lost)
+    engine, _ = flare_over(method, Xs, plan, keep=tmp_path / "clients")
+    with pytest.raises(ReleasedError, match="the checkpoint holds 1"):
+        run(method, Xs, plan, engine=engine, checkpoint=checkpoint)
+    account.new(tmp_path / "site.jsonl", epsilon=1, delta=1e-3, unit="client")
+    known = replace(privacy, ledger=tmp_path / "site.jsonl")  # its secret is not for the server
+    method, plan = build("fedavg", 2, Plan(4, privacy=known), Facts(3, 5))
+    engine, _ = flare_over(method, Xs, plan)
+    with pytest.raises(CofactorError, match="expected work that clients know"):
+        run(method, Xs, plan, engine=engine)
 
 
 def test_a_lock_ends_with_the_process_that_held_it(tmp_path) -> None:

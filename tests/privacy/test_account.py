@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import socket
 import threading
 from pathlib import Path
@@ -16,6 +17,7 @@ from scipy import sparse
 from tests.helpers.kills import Killed, kill_at
 
 from cofactor import FederatedNMF, files, run
+from cofactor.engines.checkpoint import Checkpoint
 from cofactor.files import HeldError, held
 from cofactor.methods import catalog
 from cofactor.privacy import Privacy, account, chain, gaussian, signing
@@ -151,6 +153,31 @@ def test_killed_at_every_write_no_total_is_too_small(tmp_path) -> None:
 
 def _mu(*epsilons: float) -> float:
     return math.hypot(*(1 / gaussian.calibrate(e, DELTA) if e else 0.0 for e in epsilons))
+
+
+def test_two_copies_of_one_run_are_both_paid_for(site, tmp_path) -> None:
+    """Each has the charges of its own, and cannot know of the other; the ledger over runs counts both."""
+    method = catalog.make("dp-moments", 2, privacy=Privacy(1, DELTA, ledger=site))
+
+    def cut(line, shared) -> None:
+        raise Killed
+
+    (tmp_path / "one").mkdir()
+    with pytest.raises(Killed):
+        run(method, Xs, checkpoint=Checkpoint(tmp_path / "one" / "c.npz"), callbacks=[cut])
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    for name in ("one", "two"):
+        run(method, Xs, checkpoint=Checkpoint(tmp_path / name / "c.npz"))
+    first, second = (method.allowance.costs(t).values() for t in (0, 1))
+    mu = gaussian.compose(c.multiplier for c in (*first, *second, *second))
+    assert spent(site) == pytest.approx(gaussian.epsilon(mu, DELTA), rel=1e-9)
+
+
+def test_a_ledger_has_one_lock_whatever_it_is_called(site, tmp_path, monkeypatch) -> None:
+    (tmp_path / "alias.jsonl").symlink_to(site)
+    monkeypatch.setattr(files, "WAIT", 0.0)
+    with account.opened(site), pytest.raises(HeldError), account.opened(tmp_path / "alias.jsonl"):
+        pytest.fail("two hold one ledger")
 
 
 def test_of_two_runs_at_once_one_waits_and_both_are_paid_for(site, monkeypatch) -> None:

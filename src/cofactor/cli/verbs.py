@@ -56,19 +56,11 @@ def interrupted(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        from cofactor.jobs.inspect import standing
+
         if speaks():
-            print(f"cofactor: interrupted{_standing(RunFolder(out))}", file=sys.stderr)
+            print(f"cofactor: interrupted{standing(RunFolder(out))}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-
-
-def _standing(folder: RunFolder) -> str:
-    """Say how far a run has come, and what goes on with it."""
-    if not folder.manifest_file.exists():
-        return " before anything was written."
-    if not any(folder.path.glob("checkpoint*.npz")):
-        return f" before a round was saved; `cofactor resume {folder.path}` begins anew."
-    rounds = len((folder.path / "history.jsonl").read_text().splitlines())
-    return f" after round {rounds}; `cofactor resume {folder.path}` goes on there."
 
 
 def _announcer(progress: Progress) -> Any:

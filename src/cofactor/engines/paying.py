@@ -108,7 +108,7 @@ class Till:
 
     def hold_charges(self, stack: ExitStack, checkpoint: Checkpoint) -> None:
         """Process 0: hold what lies beside the checkpoint."""
-        path = checkpoint.charges
+        path = checkpoint.charges.resolve()
         stack.enter_context(held(path.with_name(f"{path.name}.lock"), f"the checkpoint {checkpoint.path}"))
         self.beside = Beside(path)
 
@@ -117,9 +117,7 @@ class Till:
         self.account = stack.enter_context(account.opened(path))
 
     def begin(self, plan: Plan, done: int, limit: int) -> Ledger | None:
-        """Refuse, before anything is released, what costs more than its budget or than the total of its data allows,
-        and to repeat a round that may have been released; return what is paid so far.
-        """
+        """Refuse what costs too much, and to repeat a round that may have been released; return what is paid so far."""
         if self.allowance is None:
             return None
         plan.check_budget(self.session.method, self.session.n_clients)
@@ -135,7 +133,7 @@ class Till:
             self.data = account.tag(self._fingerprints(secret), self.session.n_features, secret)
             with self.team.guard("the ledger"):
                 if self.account is not None:
-                    self.account.check(self.run, self.data, dict(enumerate(costs[done:], done)))
+                    self.account.check(self.data, costs[done:])
             self.team.exchange("the ledger")
         paid: Ledger = self.allowance.ledger(done)
         return paid

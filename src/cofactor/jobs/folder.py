@@ -88,8 +88,9 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the folder alone, by a lock beside it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with held(self.path.with_name(f"{self.path.name}.lock"), f"the run {self.path}"):
+        path = self.path.resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with held(path.with_name(f"{path.name}.lock"), f"the run {self.path}"):
             yield
 
     @classmethod

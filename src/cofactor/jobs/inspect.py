@@ -37,6 +37,18 @@ def spent_of(path: Path) -> Spending:
     return Spending(len(found.charges), record(found.spent()), record(total))
 
 
+def standing(folder: RunFolder) -> str:
+    """Say how far a run that was interrupted has come, and what goes on with it."""
+    if not folder.manifest_file.exists():
+        return " before anything was written."
+    if folder.manifest_record().privacy is not None:
+        return f"; `cofactor privacy spend {folder.path}` says what is charged, `cofactor resume` whether it can go on."
+    if not any(folder.path.glob("checkpoint*.npz")):
+        return f" before a round was saved; `cofactor resume {folder.path}` begins anew."
+    rounds = len((folder.path / "history.jsonl").read_text().splitlines())
+    return f" after round {rounds}; `cofactor resume {folder.path}` goes on there."
+
+
 def audit(path: Path, *, seed: int = 0) -> list[Audit]:
     """Audit a run: its files, and, if it is private, its mechanism."""
     folder = RunFolder.open(path)

@@ -9,7 +9,7 @@ number says nothing.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -119,7 +119,7 @@ class Account:
                 f"{self.path}` and `cofactor ledger show {self.path}`; nothing is added up from one that does not hold."
             )
 
-    def check(self, run: str, data: str, planned: Mapping[int, Costs]) -> None:
+    def check(self, data: str, planned: Sequence[Costs]) -> None:
         """Refuse a run over other data, of another unit, or whose rounds to come cost more than is left."""
         others = {entry.get("data") for entry in self.charges} - {data}
         if others:
@@ -128,7 +128,7 @@ class Account:
                 "those of this run. Data that were never used in a private run begin a ledger of their own; where rows "
                 "are in both, what the other ledger says of them counts too."
             )
-        new = [cost for t, costs in planned.items() if not self._has(run, t) for cost in costs.values()]
+        new = [cost for costs in planned for cost in costs.values()]
         units = {Unit(cost.unit) for cost in new} - {self.unit}
         if units:
             raise UnitError(f"{self.path}: a ledger of the unit {self.unit}. Found a run with the unit {units.pop()}.")
@@ -141,14 +141,12 @@ class Account:
             )
 
     def charge(self, run: str, t: int, data: str, costs: Costs) -> None:
-        """Write down the price of a round, once; it is on disk when this returns."""
-        if self._has(run, t):  # the run was cut off before the round began
-            return
+        """Write down the price of a round; it is on disk when this returns.
+
+        Twice for one round of one run, where two copies of a run go on, or one was cut off right after this.
+        """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._add({"run": run, "round": t, "data": data, "charged": now, "costs": to_record(costs)})
-
-    def _has(self, run: str, t: int) -> bool:
-        return any((entry["run"], entry["round"]) == (run, t) for entry in self.charges)
 
     def _add(self, entry: dict[str, Any]) -> None:
         assert self.key is not None
@@ -191,6 +189,7 @@ def read(path: Path) -> Account:
 @contextmanager
 def opened(path: Path) -> Iterator[Account]:
     """Hold a ledger alone, verified, for a whole run; other runs wait."""
+    path = path.resolve()  # by whatever name it is called
     read(path)  # say at once that there is none
     with held(path.with_name(f"{path.name}.lock"), f"the ledger {path}"):
         Book(path).complete()
