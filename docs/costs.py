@@ -73,6 +73,7 @@ LINES = [
         SUMS,
         later,
     ),
+    Line(("exact-gaps",), "every", "b*2*k*m + 16", "b*k*m + 8", "8*n*m*k"),
     Line(("exact-beta",), "every", "b*(k*m + k) + 16", "b*k*m + 8", "8*n*m*k"),
     Line(
         (*FNMF, "fedavg", "fedprox", "syn-sd", "asyn-sd"),

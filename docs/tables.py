@@ -277,6 +277,7 @@ def tables() -> dict[str, str]:
     return {
         "names": overview(catalog.names()),
         "messages": traffic(catalog.names(), boolean=False),
+        "gap-names": overview(catalog.names("gaps")),
         "private-names": overview(catalog.names("private")),
         "blocked-names": overview(catalog.names("blocks")),
         "boolean-names": overview(catalog.names("boolean")),

@@ -17,7 +17,7 @@ C, K = 3, 4
 
 
 costs = load("docs/costs.py")
-NAMES = [name for kind in ("real", "blocks", "boolean", "ratings") for name in catalog.names(kind)]
+NAMES = [name for kind in ("real", "gaps", "blocks", "boolean", "ratings") for name in catalog.names(kind)]
 
 
 def clients(name: str, dtype: type) -> list:

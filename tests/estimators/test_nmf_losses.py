@@ -101,3 +101,14 @@ def test_bad_options(counts, options, words):
 def test_a_bad_start(counts):
     with pytest.raises(CofactorError, match=r"H: expected a factor \(k x m\) of finite numbers >= 0"):
         FederatedNMF(4).fit(counts, H=-np.ones((4, 20)))
+
+
+def test_gaps(counts):
+    Xs = [X.copy() for X in counts]
+    Xs[0][3, 2] = Xs[2][0, 0] = np.nan
+    with pytest.raises(CofactorError, match=r"NaN.*exact-gaps"):
+        FederatedNMF(4).fit(Xs)
+    model = FederatedNMF(4, method="exact-gaps", random_state=0).fit(Xs)
+    assert model.reconstruction_err_ < 1
+    assert np.isfinite(model.transform(Xs[0])).all()
+    assert 0 < model.score(Xs) < 1

@@ -59,6 +59,8 @@ def data(kind: str, rows: Sequence[int] = ROWS, features: int = FEATURES, seed: 
     if kind == "clusters":
         centres = 3 * draw.normal(size=(3, features))
         return [centres[draw.integers(3, size=n)] + draw.normal(size=(n, features)) for n in rows]
+    if kind == "gaps":
+        return [np.where(draw.random(X.shape) < 0.1, np.nan, X) for X in numbers]
     return blocks(np.vstack(numbers), len(rows)) if kind == "blocks" else numbers
 
 

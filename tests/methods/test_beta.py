@@ -64,3 +64,29 @@ def test_absent_clients_stay_in_with_their_majorizer(clients, beta):
 def test_bad_options(options):
     with pytest.raises(CofactorError, match=r"must be"):
         catalog.make("exact-beta", 3, **options)
+
+
+def test_gaps_say_nothing(clients):
+    """Cells that were not observed may hold anything; without gaps nothing changes."""
+    draw = np.random.default_rng(2)
+    hidden = [draw.random(X.shape) < 0.2 for X in clients]
+    Xs = [np.where(gap, np.nan, X) for X, gap in zip(clients, hidden, strict=True)]
+    for beta in (1.0, 2.0):
+        found = run(catalog.make("exact-gaps", 4, beta=beta), Xs, rounds=300, seed=1)
+        whole = run(catalog.make("exact-gaps", 4, beta=beta), [np.vstack(Xs)], rounds=300, seed=1)
+        np.testing.assert_allclose(found.factor, whole.factor, rtol=1e-6, atol=1e-8)
+        plain, gapped = (
+            run(catalog.make(name, 4, beta=beta), clients, rounds=20, seed=1).factor
+            for name in ("exact-beta", "exact-gaps")
+        )
+        np.testing.assert_allclose(plain, gapped, rtol=1e-9, atol=1e-12)
+
+
+def test_gaps_are_predicted():
+    draw = np.random.default_rng(3)
+    X = draw.gamma(1, size=(120, 3)) @ draw.gamma(1, size=(3, 25))
+    gap = draw.random(X.shape) < 0.3
+    Xs = np.split(np.where(gap, np.nan, X), [50, 80])
+    found = run(catalog.make("exact-gaps", 3), Xs, rounds=2000, seed=0, stop=0.0)
+    Y = np.vstack(found.codes) @ found.factor
+    assert np.linalg.norm((X - Y)[gap]) < 0.02 * np.linalg.norm(X[gap])

@@ -37,7 +37,7 @@ MOST_BY_DEFAULT = 10
 SHAPE_ONLY: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False}
 """scikit-learn checks shape and type; values are checked here, with the client and the cell in the message."""
 TAKES = {
-    "FederatedNMF": ("real", "blocks"),
+    "FederatedNMF": ("real", "gaps", "blocks"),
     "FederatedBMF": ("boolean",),
     "FederatedMF": ("ratings",),
     "FederatedKMeans": ("clusters",),

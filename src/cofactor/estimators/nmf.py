@@ -21,12 +21,12 @@ from cofactor.estimators import clients, losses, saved
 from cofactor.estimators.annotate import annotate
 from cofactor.estimators.base import Federated, seed_of
 from cofactor.estimators.ending import warn
-from cofactor.kinds.kind import Score
-from cofactor.kinds.numbers import NON_NEGATIVE
+from cofactor.kinds.kind import Kind, Score
+from cofactor.kinds.numbers import GAPPED, NON_NEGATIVE
 from cofactor.local.apart import own_part
 from cofactor.local.refit import refit
 from cofactor.method import Method
-from cofactor.methods.build import Facts, build
+from cofactor.methods.build import Facts, build, kind_of
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
@@ -147,7 +147,10 @@ class FederatedNMF(Federated):
         self.callbacks = callbacks
 
     _dtype = (np.float64, np.float32)
-    _kind = NON_NEGATIVE
+
+    @property
+    def _kind(self) -> Kind:  # type: ignore[override]
+        return GAPPED if kind_of(self.method) == GAPPED.name else NON_NEGATIVE
 
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.reconstruction_err_ = score.error

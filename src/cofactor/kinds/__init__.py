@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from cofactor.kinds.kind import Kind
-from cofactor.kinds.numbers import BLOCKED, CLUSTERED, NON_NEGATIVE
+from cofactor.kinds.numbers import BLOCKED, CLUSTERED, GAPPED, NON_NEGATIVE
 from cofactor.kinds.rated import RATED
 from cofactor.kinds.zero_one import ZERO_ONE
 from cofactor.types import Data, DataError, unknown
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (NON_NEGATIVE, ZERO_ONE, RATED, CLUSTERED, BLOCKED)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (NON_NEGATIVE, GAPPED, ZERO_ONE, RATED, CLUSTERED, BLOCKED)}
 
 
 def named(name: str) -> Kind:

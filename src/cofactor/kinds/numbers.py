@@ -1,4 +1,4 @@
-"""Kinds of real numbers: non-negative matrices, rows to cluster, and row and column blocks of one matrix."""
+"""Kinds of real numbers: non-negative matrices, with gaps too, rows to cluster, row and column blocks of one matrix."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from cofactor.kinds.kind import Score, root
 from cofactor.local import apart, arrays, kmeans
@@ -41,6 +42,38 @@ class NonNegative:
 
 
 @dataclass(frozen=True)
+class Gapped(NonNegative):
+    """Numbers >= 0 of which some cells, NaN, were not observed: the error is that of the others."""
+
+    name: str = "gaps"
+    compares: bool = False
+
+    def check(self, X: Any, client: object = 0) -> Data:
+        """Refuse infinite and negative values."""
+        values = X.data if sparse.issparse(X) else X
+        if arrays.is_held(X) or np.asarray(values).dtype.kind != "f":
+            return arrays.check(X, client=client)
+        gaps = np.isnan(values)
+        if sparse.issparse(X):
+            filled = X.copy()
+            filled.data = np.where(gaps, 0, values)
+        else:
+            filled = np.where(gaps, 0, values)
+        found = arrays.check(filled, client=client)
+        (found.data if sparse.issparse(found) else found)[gaps] = np.nan
+        return found
+
+    def tally(self, method: Any, X: Data, W: Array, H: Array) -> Array:
+        """``|X - W H|^2``, ``|X|^2`` and the number of cells, of those that were observed."""
+        found = np.zeros(3)
+        for rows, part in arrays.blocks(X):
+            seen = ~np.isnan(part)
+            rest = np.where(seen, part - W[rows] @ H, 0)
+            found += [np.vdot(rest, rest), np.nansum(part**2), seen.sum()]
+        return found
+
+
+@dataclass(frozen=True)
 class Clustered(NonNegative):
     """Rows of any sign, each nearest to one of the components: the error is the distance to it, over the size."""
 
@@ -72,4 +105,4 @@ class Blocked(NonNegative):
         return X.check(client=client)
 
 
-NON_NEGATIVE, CLUSTERED, BLOCKED = NonNegative(), Clustered(), Blocked()
+NON_NEGATIVE, GAPPED, CLUSTERED, BLOCKED = NonNegative(), Gapped(), Clustered(), Blocked()

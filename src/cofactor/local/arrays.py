@@ -18,6 +18,9 @@ BLOCK_CELLS = 1 << 22
 """Cells of a block in double precision: 32 MB."""
 
 
+LEFT_OUT = ", or take the method 'exact-gaps', to which NaN was not observed"
+
+
 def is_held(X: Data) -> bool:
     """Whether X keeps its rows elsewhere and brings its own products."""
     return hasattr(X, "times_factor")
@@ -67,7 +70,7 @@ def _check_values(X: Data, values: Array, where: str, *, signed: bool) -> None:
         return
     wanted = "finite values" if signed else "finite values >= 0"
     for name, bad, hint in (
-        ("NaN", np.isnan(values), "drop or impute them first"),
+        ("NaN", np.isnan(values), "drop or impute them first" + ("" if signed else LEFT_OUT)),
         ("infinite values", np.isinf(values), "drop or impute them first"),
         ("Negative values in data", values < 0, "shift or clip the data first"),
     ):

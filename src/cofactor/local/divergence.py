@@ -7,7 +7,7 @@ b = 0 Itakura-Saito ``x / y - log(x / y) - 1``. A factor F of ``Y = F B`` is imp
 
 which never raises the divergence. It is the minimizer ``(S / T)^g`` of a majorizer with ``S = N F^p``, ``T = D F^-q``,
 ``p = max(2 - b, 0)``, ``q = max(b - 1, 0)``, ``g = 1 / (p + q)``, and majorizers of several clients add up, also where
-each was made at another F: sums of S and T are enough.
+each was made at another F: sums of S and T are enough. With ``gaps``, cells that are NaN belong to neither N nor D.
 """
 
 from __future__ import annotations
@@ -65,29 +65,32 @@ FREE = Penalty()
 """No penalty."""
 
 
-def for_codes(X: Data, W: Array, H: Array, beta: float) -> tuple[Array, Array]:
-    """Numerator and denominator of the codes (n x k; the denominator of Kullback-Leibler is k)."""
-    if beta == 1:
+def for_codes(X: Data, W: Array, H: Array, beta: float, *, gaps: bool = False) -> tuple[Array, Array]:
+    """Numerator and denominator of the codes (n x k; the denominator of Kullback-Leibler without gaps is k)."""
+    if beta == 1 and not gaps:
         up = np.concatenate([_count_codes(part, W[rows], H) for rows, part in _parts(X)])
         return up, H.sum(axis=1)
-    found = [_codes(_dense(part), W[rows], H, beta) for rows, part in _parts(X)]
+    found = []
+    for rows, part in _parts(X):
+        here, seen, Y = _cells(part, W[rows], H)
+        found.append(((here * Y ** (beta - 2)) @ H.T, (seen * Y ** (beta - 1)) @ H.T))
     return np.concatenate([up for up, _ in found]), np.concatenate([down for _, down in found])
 
 
-def for_factor(X: Data, W: Array, H: Array, beta: float) -> Sums:
+def for_factor(X: Data, W: Array, H: Array, beta: float, *, gaps: bool = False) -> Sums:
     """Sums of the factor over the rows, and the divergence at (W, H)."""
     up, loss = np.zeros(H.shape), 0.0
-    if beta == 1:
+    if beta == 1 and not gaps:
         for rows, part in _parts(X):
             found, part_loss = _count_factor(part, W[rows], H)
             up, loss = up + found, loss + part_loss
         return Sums(up, W.sum(axis=0, dtype=np.float64), loss)
     down = np.zeros(H.shape)
     for rows, part in _parts(X):
-        here, F = _dense(part), W[rows]
-        Y = np.maximum(F @ H, TINY)
-        up, down = up + F.T @ (here * Y ** (beta - 2)), down + F.T @ Y ** (beta - 1)
-        loss += divergence(here, Y, beta)
+        F = W[rows]
+        here, seen, Y = _cells(part, F, H)
+        up, down = up + F.T @ (here * Y ** (beta - 2)), down + F.T @ (seen * Y ** (beta - 1))
+        loss += divergence(here, Y, beta, seen)
     return Sums(up, down, loss)
 
 
@@ -96,14 +99,15 @@ def has_zeros(X: Data) -> bool:
     return any(sparse.issparse(part) or bool((part <= 0).any()) for _, part in _parts(X))
 
 
-def divergence(X: Array, Y: Array, beta: float) -> float:
-    """``sum d(x | y)`` over the cells of two arrays, in double precision."""
+def divergence(X: Array, Y: Array, beta: float, seen: Array | float = 1.0) -> float:
+    """``sum d(x | y)`` over the cells of two arrays, those that are ``seen``, in double precision."""
     X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
     if beta == 1:
-        return float(np.sum(_xlog(X, Y) - X + Y))
+        return float(np.sum(seen * (_xlog(X, Y) - X + Y)))
     if beta == 0:
-        return float(np.sum(X / Y - np.log(X / Y) - 1))
-    return float(np.sum(X**beta + (beta - 1) * Y**beta - beta * X * Y ** (beta - 1)) / (beta * (beta - 1)))
+        return float(np.sum(seen * (X / Y - np.log(np.where(seen > 0, X / Y, 1.0)) - 1)))
+    cells = X**beta + (beta - 1) * Y**beta - beta * X * Y ** (beta - 1)
+    return float(np.sum(seen * cells) / (beta * (beta - 1)))
 
 
 def _xlog(X: Array, Y: Array) -> Array:
@@ -122,13 +126,12 @@ def _parts(X: Data) -> Iterator[tuple[slice, Any]]:
         yield rows, arrays.row_block(X, rows)
 
 
-def _dense(part: Data) -> Array:
-    return part.toarray() if sparse.issparse(part) else part
-
-
-def _codes(X: Array, W: Array, H: Array, beta: float) -> tuple[Array, Array]:
+def _cells(part: Data, W: Array, H: Array) -> tuple[Array, Array | float, Array]:
+    """Return the cells of some rows with 0 for gaps, 1 where there is none, and the model's cells."""
+    X = part.toarray() if sparse.issparse(part) else part
+    gap = np.isnan(X)
     Y = np.maximum(W @ H, TINY)
-    return (X * Y ** (beta - 2)) @ H.T, Y ** (beta - 1) @ H.T
+    return (np.where(gap, 0, X), (~gap).astype(X.dtype), Y) if gap.any() else (X, 1.0, Y)
 
 
 def _count_codes(X: Data, W: Array, H: Array) -> Array:
@@ -163,25 +166,39 @@ def improve(F: Array, up: Array, down: Array, g: float) -> Array:
 
 def flat_codes(X: Data, H: Array) -> Array:
     """Codes that are the same for all components, and give every row its sum (n x k): a start that lives."""
-    sums = np.concatenate([np.asarray(part.sum(axis=1)).ravel() for _, part in _parts(X)])
+    sums = np.concatenate([_row_sums(part) for _, part in _parts(X)])
     whole = float(H.sum())
     level = sums / whole if whole > 0 else np.zeros_like(sums)
     return np.repeat(level[:, None], len(H), axis=1).astype(X.dtype, copy=False)
 
 
-def move_codes(X: Data, W: Array, H: Array, beta: float, penalty: Penalty = FREE) -> Array:
+def _row_sums(part: Data) -> Array:
+    if not sparse.issparse(part):
+        return np.nansum(part, axis=1)
+    known = np.nan_to_num(part.data)
+    return np.add.reduceat(np.append(known, 0), part.indptr[:-1]) * (np.diff(part.indptr) > 0)
+
+
+def move_codes(X: Data, W: Array, H: Array, beta: float, penalty: Penalty = FREE, *, gaps: bool = False) -> Array:
     """Return better codes for this factor: one step."""
-    up, down = for_codes(X, W, H, beta)
+    up, down = for_codes(X, W, H, beta, gaps=gaps)
     return improve(W, up, np.maximum(down + penalty.slope(W), 0), exponents(beta).g)
 
 
 def solve_codes(
-    X: Data, H: Array, beta: float, penalty: Penalty = FREE, *, sweeps: int = 200, tol: float = 1e-5
+    X: Data,
+    H: Array,
+    beta: float,
+    penalty: Penalty = FREE,
+    *,
+    gaps: bool = False,
+    sweeps: int = 200,
+    tol: float = 1e-5,
 ) -> Array:
     """Return codes for a final factor: extrapolated steps from flat codes until none moves by ``tol`` of the top."""
     W = before = flat_codes(X, H)
     for t in range(sweeps):
-        new = move_codes(X, ahead(W, before, beta, t), H, beta, penalty)
+        new = move_codes(X, ahead(W, before, beta, t), H, beta, penalty, gaps=gaps)
         W, before = new, W
         if np.abs(W - before).max(initial=0) <= tol * W.max(initial=0):
             break

@@ -30,7 +30,8 @@ class Divergence:
 
     Each client improves its codes for the broadcast factor, then sends numerator ``N_j`` and denominator ``D_j``
     (:mod:`cofactor.local.divergence`); the server sets ``H <- H (sum N_j / sum D_j)^g``, which is the multiplicative
-    update on the pooled rows. With ``momentum`` both factors are extrapolated until the divergence rises.
+    update on the pooled rows. With ``gaps`` cells that are NaN are not observed. With ``momentum`` both factors are
+    extrapolated until the divergence rises.
 
     ``changes=True`` is for rounds with absent clients: clients send how their majorizers ``N_j H^p`` and ``D_j H^-q``
     changed, and the server keeps running sums, so whoever is absent stays in with its last one; for Kullback-Leibler
@@ -42,13 +43,15 @@ class Divergence:
     momentum: bool = True
     codes_penalty: Penalty = FREE
     factor_penalty: Penalty = FREE
+    gaps: bool = False
     changes: bool = False
     rounds: int | None = None
 
     @cached_property
     def traits(self) -> Traits:
         """Sums are enough; with changes a client remembers what it sent, so rows do not stand alone."""
-        return Traits(additive=True, rowwise=None if self.changes else 0, running=self.changes)
+        kind = "gaps" if self.gaps else "real"
+        return Traits(kind, additive=True, rowwise=None if self.changes else 0, running=self.changes)
 
     def partial(self) -> Divergence:
         """Send changes, without momentum."""
@@ -61,7 +64,8 @@ class Divergence:
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``up`` (k x m), ``down`` (k x m; k for Kullback-Leibler), ``loss``; ``rows`` for a penalty of the factor."""
         k = self.rank
-        shapes = {"up": (k, n_features), "down": (k,) if self.beta == 1 else (k, n_features), "loss": (), "rows": ()}
+        down = (k,) if self.beta == 1 and not self.gaps else (k, n_features)
+        shapes = {"up": (k, n_features), "down": down, "loss": (), "rows": ()}
         return {name: shape for name, shape in shapes.items() if name != "rows" or any(self.factor_penalty)}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
@@ -90,7 +94,7 @@ class Divergence:
         H, known = shared.factor.astype(data.dtype, copy=False), local.memory
         codes = self._first_codes(data, local, H)
         ahead = divergence.ahead(codes, known["before"], self.beta, float(shared.extra["pace"]))
-        new = divergence.move_codes(data, ahead, H, self.beta, self._of_codes(data))
+        new = divergence.move_codes(data, ahead, H, self.beta, self._of_codes(data), gaps=self.gaps)
         sent = self._sums(data, new, H)
         memory: dict[str, Any] = {"before": codes, "fresh": np.zeros_like(known["fresh"])}
         if self.changes:
@@ -103,13 +107,13 @@ class Divergence:
         """Return the codes, those of rows that are new after a few steps."""
         codes, fresh = local.codes, local.memory["fresh"]
         for _ in range(FIRST_STEPS if fresh.any() else 0):
-            better = divergence.move_codes(data, codes, H, self.beta, self._of_codes(data))
+            better = divergence.move_codes(data, codes, H, self.beta, self._of_codes(data), gaps=self.gaps)
             codes = np.where(fresh[:, None], better, codes)
         return codes
 
     def _sums(self, data: Data, W: Array, H: Array) -> dict[str, Any]:
         """Return what a client's rows say of the factor; with changes as a majorizer, which outlives this H."""
-        (p, q, _), (up, down, loss) = exponents(self.beta), divergence.for_factor(data, W, H, self.beta)
+        (p, q, _), (up, down, loss) = exponents(self.beta), divergence.for_factor(data, W, H, self.beta, gaps=self.gaps)
         found: dict[str, Any] = {"up": up, "down": down, "loss": np.float64(loss)}
         if self.changes:
             found |= {"up": up * H**p, "down": down if q == 0 else down * divergence.inverse(H, q)}
@@ -144,7 +148,7 @@ class Divergence:
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor."""
         H = factor.astype(data.dtype, copy=False)
-        return divergence.solve_codes(data, H, self.beta, self._of_codes(data))
+        return divergence.solve_codes(data, H, self.beta, self._of_codes(data), gaps=self.gaps)
 
     def _of_codes(self, data: Data) -> Penalty:
         """Return the penalty of a code: it is given for one feature."""
@@ -170,3 +174,11 @@ def divergent(
     if min(*of_codes, *of_factor) < 0:
         raise CofactorError(f"penalties must be numbers >= 0. Found {codes_penalty} and {factor_penalty}.")
     return Divergence(rank, float(beta), momentum, of_codes, of_factor)
+
+
+def gapped(rank: int, *, beta: float = 2.0, momentum: bool = True) -> Divergence:
+    """The pooled answer over the cells that were observed (the others are NaN), from sums.
+
+    ``beta`` is the divergence: 2 is least squares, 1 Kullback-Leibler.
+    """
+    return replace(divergent(rank, beta=beta, momentum=momentum), gaps=True)

@@ -73,6 +73,11 @@ def refuse_shown(features: str = "same", *, groups: Any = None) -> None:
         raise PrivacyError(GROUPED)
 
 
+def kind_of(method: str | Method) -> str:
+    """Return what the data of a method are."""
+    return refuse(method, Plan(), {}, ())
+
+
 def rank_of(method: str | Method) -> int | None:
     """Return the rank that a method was made with; None for a name, which has none yet."""
     return None if isinstance(method, str) else method.rank

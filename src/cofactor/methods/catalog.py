@@ -17,7 +17,7 @@ from cofactor.local.updates import HALS, IPALM, MU
 from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
-from cofactor.methods.beta import divergent
+from cofactor.methods.beta import divergent, gapped
 from cofactor.methods.boolean import BOOLEAN
 from cofactor.methods.clusters import k_means, simplex
 from cofactor.methods.dp_nmf import dp_nmf
@@ -197,6 +197,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry("oneshot", oneshot),
     Entry("exact-beta", divergent, sums="majorizers of the factor"),
+    Entry("exact-gaps", gapped, "gaps", sums="majorizers of the factor"),
     Entry("shared-own", shared_own, sums=STATISTICS, secure_options={"start": "moments"}),
     *(
         Entry(name, _fnmf(align, what), paper=FNMF, sums=FACTORS, secure_options={"sums": True})
@@ -233,7 +234,7 @@ ENTRIES: tuple[Entry, ...] = (
 """Every method; of each kind the default first."""
 
 CATALOG = {entry.name: entry for entry in ENTRIES}
-KINDS = ("real", "private", "blocks", "boolean", "ratings", "clusters")
+KINDS = ("real", "gaps", "private", "blocks", "boolean", "ratings", "clusters")
 """What data are; private methods are for real data, blocks are of one matrix."""
 
 

@@ -39,6 +39,11 @@ MEANINGS = {
         alone=OWN + "each holds blocks of one matrix, which are a problem to solve only together.",
         loss="The method's own objective, half the squared distance summed over the blocks of all clients.",
     ),
+    "gaps": Meaning(
+        error="Relative error of the observed cells of each client's rows with the shared factor",
+        loss="The method's own objective over the observed cells, summed over clients.",
+        alone=OWN + "cells are missing, and components of its own would be of other cells at every client.",
+    ),
     "boolean": Meaning(
         error="Wrong cells of each client's rows with the shared factor, over its ones",
         loss="The method's own objective, summed over clients: half the wrong cells, or half a squared distance "
