@@ -3,9 +3,20 @@
 import numpy as np
 import pytest
 
+from cofactor import run
 from cofactor.combine import barycenter
 from cofactor.combine.align import Lap, LapRho
-from cofactor.combine.barycenter import FixedPoint, FuzzyCMeans, Greedy, Hierarchical, KMeans, aligned_mean
+from cofactor.combine.barycenter import (
+    SAME,
+    FixedPoint,
+    FuzzyCMeans,
+    Greedy,
+    Hierarchical,
+    KMeans,
+    aligned_mean,
+    revived,
+)
+from cofactor.methods import catalog
 from cofactor.schedules import Switch
 
 ALL = barycenter.catalog()
@@ -115,3 +126,27 @@ def test_fuzzy_means_harden_to_kmeans(planted, matched_cosines):
     _, copies = planted
     hard, fuzzy = (kind(copies, np.ones(6), copies[0], 0) for kind in (KMeans(), FuzzyCMeans(fuzzifier=1.05)))
     np.testing.assert_allclose(matched_cosines(fuzzy, hard), 1, atol=1e-6)
+
+
+def test_nearest_neighbours_do_not_collapse(rng):
+    """Several components may choose one neighbour; iterated, one of ten distinct rows was left."""
+    Xs = [rng.gamma(0.3, size=(40, 6)) @ rng.gamma(0.4, size=(6, 30)) for _ in range(5)]
+    H = run(catalog.make("fnmf-knn", 6), Xs, rounds=10).factor
+    assert H.any(axis=1).all()
+    assert np.triu(H @ H.T, 1).max() < SAME
+
+
+def test_clients_with_too_few_rows_do_not_erase_components(rng):
+    """Seven rows are three components of a client, the other three of its upload are zeros."""
+    programs = rng.gamma(0.3, size=(6, 30))
+    Xs = [rng.gamma(0.3, size=(7, 6)) @ programs for _ in range(12)]
+    out = run(catalog.make("oneshot-lap", 6), Xs)
+    assert out.factor.any(axis=1).all()
+    assert out.empty == ()
+
+
+def test_what_clients_do_not_have_does_not_come_back():
+    """Two distinct rows make two components, however many were asked for."""
+    factors = [np.eye(3, 4) * np.array([[1], [1], [0]])] * 2
+    center = revived(np.zeros((3, 4)), factors, np.ones(2))
+    np.testing.assert_array_equal(np.sort(center.sum(axis=1)), [0, 1, 1])

@@ -127,3 +127,14 @@ def test_metrics_are_those_of_scikit_learn(rng):
     assert metrics.adjusted_rand([1], [2]) == metrics.normalized_mutual_information([1], [2]) == 1
     with pytest.raises(CofactorError, match="two labels for every row"):
         metrics.adjusted_rand([1, 2], [1])
+
+
+def test_inertia_of_shares_is_what_the_points_between_centres_leave(rng):
+    """It was the distance to the centre of the largest share, ten times what the data have in all."""
+    shares = rng.dirichlet(np.full(3, 0.5), size=120)
+    X = shares @ (5 * rng.normal(size=(3, 6))) + 0.01 * rng.normal(size=(120, 6))
+    model = FederatedKMeans(3, method="simplex", random_state=0, rounds=200, tol=0).fit(np.array_split(X, 3))
+    W = np.vstack(model.codes_)
+    assert model.inertia_ == pytest.approx(np.linalg.norm(X - W @ model.cluster_centers_) ** 2, rel=1e-6)
+    assert model.inertia_ <= np.linalg.norm(X - X.mean(axis=0)) ** 2
+    assert model.score(X) == pytest.approx(-model.inertia_, rel=1e-3)

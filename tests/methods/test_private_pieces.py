@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cofactor import Privacy, metrics, run
 from cofactor.local import symmetric
 from cofactor.local.outliers import Outliers
 from cofactor.local.refit import refit
-from cofactor.methods.dp_nmf import floored
+from cofactor.methods.dp_nmf import dp_nmf, floored
 from cofactor.methods.moments import signal
 from cofactor.types import CofactorError
 
@@ -74,3 +75,13 @@ def test_codes_without_outliers_are_near_those_of_the_clean_rows(rng):
 def test_outliers_of_nonsense_are_refused():
     with pytest.raises(CofactorError, match="expected a threshold and a bound >= 0"):
         Outliers(-1.0)
+
+
+def test_clean_sparse_rows_are_no_outliers(rng):
+    """Against an average of all entries, zeros too, the few that a sparse row has were outliers: 1.12 to 1.16."""
+    programs = rng.gamma(1.0, size=(4, 200)) * (rng.uniform(size=(4, 200)) < 0.08)
+    X = rng.gamma(0.3, size=(400, 4)) @ programs * rng.gamma(20.0, 0.05, size=(400, 200))
+    asked = Privacy(1e4, 1e-6, insecure_seed=1)
+    found = [run(dp_nmf(4, privacy=asked, **more), [X]).factor for more in ({}, {"outliers": None})]
+    default, none = (metrics.relative_error(X, refit(X, H), H) for H in found)
+    assert default <= 1.01 * none

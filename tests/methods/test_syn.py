@@ -147,3 +147,11 @@ def test_missing_features_are_refused_where_the_sketch_is_common(name, planted):
     Xs = [planted[0], SomeColumns(planted[1][:, known], known, 150)]
     with pytest.raises(DataError, match="needs all of them at every client"):
         run(catalog.make(name, 5), Xs, rounds=2)
+
+
+@pytest.mark.parametrize("name", ["syn-ssd-v", "syn-ssd-uv", "asyn-ssd-v"])
+def test_clients_too_small_for_a_sketch_say_so(name, rng):
+    method = catalog.make(name, 3)
+    run(method, [rng.uniform(size=(13, 9)) for _ in range(2)], rounds=2)  # no word: twelve of the rows are a sketch
+    with pytest.warns(UserWarning, match="a client of 12 rows has too few of them for a sketch at rank 3"):
+        run(method, [rng.uniform(size=(12, 9)), rng.uniform(size=(40, 9))], rounds=2)

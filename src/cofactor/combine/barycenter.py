@@ -17,6 +17,9 @@ from cofactor.local.stats import normalize
 from cofactor.schedules import at
 from cofactor.types import Array
 
+SAME = 1 - 1e-5
+"""Cosine from which on two components are one."""
+
 
 class Barycenter(Protocol):
     """A centre of factors."""
@@ -27,11 +30,39 @@ class Barycenter(Protocol):
 
 
 def aligned_mean(center: Array, factors: list[Array], weights: Array, plans: list[Array]) -> Array:
-    """``sum_j w_j P_j H_j`` over the clients that have a partner for the row; rows nobody matches stay."""
-    matched = np.stack([partners(P) for P in plans]) * weights[:, None]
+    """``sum_j w_j P_j H_j`` over the clients that have a partner for the row; rows nobody matches stay.
+
+    A row of zeros, of a client with too few rows for the rank, is nobody's partner.
+    """
+    aligned = [P @ H for P, H in zip(plans, factors, strict=True)]
+    there = [partners(P) & A.any(axis=1) for P, A in zip(plans, aligned, strict=True)]
+    matched = np.stack(there) * weights[:, None]
     mass = matched.sum(axis=0)
-    summed = sum(w[:, None] * (P @ H) for w, P, H in zip(matched, plans, factors, strict=True))
+    summed = sum(w[:, None] * A for w, A in zip(matched, aligned, strict=True))
     return np.where(mass[:, None] > 0, summed / np.where(mass > 0, mass, 1)[:, None], center)
+
+
+def revived(center: Array, factors: list[Array], weights: Array) -> Array:
+    """Return the centre (rows at norm 1), zeros and doubles replaced by what clients have furthest from all others.
+
+    Alignments that let several components share one partner (nearest neighbours) make doubles, which stay doubles; and
+    clients with fewer rows than components send rows of zeros. As many components come back as clients have.
+    """
+    near = np.triu(center @ center.T, 1).max(axis=0) >= SAME
+    lost = np.flatnonzero(near | ~center.any(axis=1))
+    if not lost.size:
+        return center
+    rows, mass = normalize(np.vstack(factors)), np.repeat(weights, [len(H) for H in factors])
+    mass = mass * rows.any(axis=1)
+    center = center.copy()
+    center[lost] = 0
+    for i in lost:
+        apart = mass * (1 - (rows @ center.T).max(axis=1))
+        best = int(np.argmax(apart))
+        if apart[best] <= (1 - SAME) * mass[best]:
+            break
+        center[i] = rows[best]
+    return center
 
 
 @dataclass(frozen=True)
@@ -40,7 +71,8 @@ class FixedPoint:
 
     It starts at the last shared factor. The paper starts at the plain mean, which blurs components that
     are permuted between clients (ratio 1.25 instead of 1.01). In the first round the shared factor is
-    random and says nothing, so the factor of the heaviest client is the start.
+    random and says nothing, so the factor of the heaviest client is the start. Components that vanish or become doubles
+    on the way are found anew (:func:`revived`).
     """
 
     align: Any = field(default_factory=Lap)
@@ -56,7 +88,7 @@ class FixedPoint:
             if plans and all(np.array_equal(P, Q) for P, Q in zip(plans, new, strict=True)):
                 break
             plans = new
-            center = normalize(aligned_mean(center, factors, weights, plans))
+            center = revived(normalize(aligned_mean(center, factors, weights, plans)), factors, weights)
         return center
 
 

@@ -49,7 +49,7 @@ class FederatedKMeans(ClusterMixin, Federated):
     codes_ : list of the codes W_j (n_j x k), one per client in the order of ``clients_``: one at the row's cluster and
         zeros, or shares.
     clients_ : names of the clients: positions in the list, or the distinct groups.
-    inertia_ : ``sum_i |x_i - h_label(i)|^2`` over all rows.
+    inertia_ : ``|X - W H|^2`` over all rows: the squared distances to the centres, or to the points between them.
     history_ : one :class:`~cofactor.engines.history.Round` per round.
     n_rounds_ : rounds that were run.
 
@@ -126,7 +126,7 @@ class FederatedKMeans(ClusterMixin, Federated):
         return found if clients.is_many(X) else found[0]
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the sum of squared distances of rows to the centre of their cluster."""
+        """Return minus the sum of squared distances of rows to their centre, or to their point between centres."""
         tallies = [self._kind.tally(None, x, self._codes(x), self.components_) for x in self._new_data(X)]
         return -float(np.sum(tallies, axis=0)[0])
 

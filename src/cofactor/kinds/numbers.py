@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.kinds.kind import Score, root
-from cofactor.local import apart, arrays, kmeans
+from cofactor.local import apart, arrays
 from cofactor.local.stats import squares
 from cofactor.methods.blocks import Blocks
 from cofactor.types import Array, Data, DataError
@@ -75,7 +75,7 @@ class Gapped(NonNegative):
 
 @dataclass(frozen=True)
 class Clustered(NonNegative):
-    """Rows of any sign, each nearest to one of the components: the error is the distance to it, over the size."""
+    """Rows of any sign, each at one of the components or between them: the error is the distance, over the size."""
 
     name: str = "clusters"
     compares: bool = False
@@ -83,12 +83,6 @@ class Clustered(NonNegative):
     def check(self, X: Any, client: object = 0) -> Data:
         """Refuse NaN and infinite values; negative ones are fine."""
         return arrays.check(X, client=client, signed=True)
-
-    def tally(self, method: Any, X: Data, W: Array, H: Array) -> Array:
-        """Squared distances to the centre of the largest code, ``|X|^2`` and the number of cells."""
-        squares = kmeans.distances(X, H)
-        inertia = float(np.take_along_axis(squares, W.argmax(axis=1)[:, None], axis=1).sum())
-        return np.array([inertia, arrays.square(X), float(np.prod(X.shape))])
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ ENOUGH = 60
 class Outliers:
     """``S_{threshold, bound}``: what of a residual counts as outlier, entry by entry.
 
-    Both numbers are in units of ``|x| / sqrt(m)``, the size of an average entry of the row.
+    Both numbers are in units of the size of an average entry of the row that is not zero, ``|x| / sqrt(entries)``: what
+    a sparse row has, it has in few entries, and against all m of them each would be an outlier.
     """
 
     threshold: float = 0.3
@@ -30,18 +31,22 @@ class Outliers:
                 f"outliers: expected a threshold and a bound >= 0. Found {self.threshold} and {self.bound}."
             )
 
-    def __call__(self, residual: Array) -> Array:
-        """Return R for rows of norm 1: zero below the threshold, then what exceeds it, at most the bound."""
-        unit = 1 / np.sqrt(residual.shape[1])
+    def __call__(self, residual: Array, entries: Array | None = None) -> Array:
+        """Return R for rows of norm 1: zero below the threshold, then what exceeds it, at most the bound.
+
+        ``entries`` (n x 1) are how many of a row are not zero; all, unless they are given.
+        """
+        unit = 1 / np.sqrt(residual.shape[1] if entries is None else np.maximum(entries, 1))
         excess = np.minimum(np.abs(residual) - self.threshold * unit, self.bound * unit)
         return np.sign(residual) * np.maximum(excess, 0.0)
 
     def explain(self, X: Array, H: Array, sweeps: int) -> tuple[Array, Array]:
         """Return codes of rows of norm 1, and the rows without outliers, by ``sweeps`` turns from codes of zero."""
         W, Z = np.zeros((len(X), len(H))), X
+        entries = np.count_nonzero(X, axis=1)[:, None]
         for _ in range(sweeps):
             W = HALS(1)(W, for_codes(Z, H))
-            Z = X - self(X - W @ H)
+            Z = X - self(X - W @ H, entries)
         return W, Z
 
     def refit(self, X: Data, H: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -87,7 +88,13 @@ class Averaged:
         return Shared(self.space.first_factor(self.rank, n_features, rng) if factor is None else factor)
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
-        """Draw random codes, and a random factor where starts are independent."""
+        """Draw random codes, and a random factor where starts are independent; say so where there is no sketch."""
+        if self.sketch and self.sketch.draw(data.shape[0], self.rank, np.random.default_rng(0)) is None:
+            warnings.warn(
+                f"a client of {data.shape[0]} rows has too few of them for a sketch at rank {self.rank} (it takes more "
+                f"than {4 * self.rank}): it works on all of its rows, as the method without a sketch does.",
+                stacklevel=2,
+            )
         H = shared.factor if self.common_start else self.space.first_factor(self.rank, data.shape[1], rng)
         H = H.astype(data.dtype)
         return Local(self.space.first_codes(data, H, rng), {"factor": H, "begun": np.bool_(False)})

