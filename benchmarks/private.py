@@ -49,8 +49,9 @@ def two_moments(X: Array, rank: int, privacy: Privacy, seed: int) -> Array:
 class Uncentred(Moments):
     """One second moment around zero: what centring is worth."""
 
-    def _open(self, shared: Shared, sums: Message) -> Shared:
-        opened = super()._open(shared, sums)
+    def open(self, shared: Shared, sums: Message, *, drowned: bool | None = None) -> Shared:
+        """Forget the centre."""
+        opened = super().open(shared, sums, drowned=drowned)
         extra = {**opened.extra, "center": np.zeros_like(opened.extra["center"]), "bound": np.float64(1.0)}
         return opened._replace(extra=extra)
 

@@ -22,6 +22,8 @@ METHODS = {
     "dp-moments": ("dp-moments", RECORD, {}),
     "dp-moments, clipped rows": ("dp-moments", Privacy(8, 1e-6, clip=7.0, **SEED), {}),
     "dp-moments by client": ("dp-moments", CLIENT, {}),
+    "dp-range": ("dp-range", RECORD, {"width": 4}),
+    "dp-range by client": ("dp-range", CLIENT, {"width": 4}),
     "dp-nmf": ("dp-nmf", RECORD, {"sweeps": 2}),
     "dp-nmf without outliers": ("dp-nmf", RECORD, {"sweeps": 2, "outliers": None}),
     "dp-nmf by client": ("dp-nmf", CLIENT, {"sweeps": 2}),
@@ -35,7 +37,7 @@ BY_RECORD = [name for name, (_, ask, _) in METHODS.items() if ask.unit == "recor
 
 def make(name: str, *, secure: bool = False):
     method, ask, options = METHODS[name]
-    return built(method, ask, clients=3, rounds=2, secure=secure, **options)
+    return built(method, ask, clients=3, rounds=3 if method == "dp-range" else 2, secure=secure, **options)
 
 
 @pytest.mark.parametrize("name", METHODS)

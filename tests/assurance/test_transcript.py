@@ -16,6 +16,7 @@ from cofactor.privacy.allowance import Privacy
 RECORD, CLIENT = Privacy(1, 1e-6), Privacy(4, 1e-3, "client")
 NAMES = {
     "dp-moments": (RECORD, {}),
+    "dp-range": (RECORD, {"width": 4}),
     "dp-nmf": (RECORD, {}),
     "exact": (CLIENT, {}),
     "dp-nmf by client": (CLIENT, {}),

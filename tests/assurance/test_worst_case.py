@@ -19,6 +19,7 @@ SEED = {"insecure_seed": 1}
 RECORD, CLIENT = Privacy(1, 1e-6, **SEED), Privacy(2, 1e-6, "client", clip=0.25, **SEED)
 METHODS = {
     "moments": ("dp-moments", RECORD, {}),
+    "range": ("dp-range", RECORD, {"width": 4}),
     "statistics": ("dp-nmf", RECORD, {}),
     "moments by client": ("dp-moments", Privacy(2, 1e-6, "client", **SEED), {}),
     "updates": ("fedavg", CLIENT, {"sweeps": 2}),

@@ -26,6 +26,7 @@ from cofactor.methods.integrated import Integrated
 from cofactor.methods.moments import Moments, moments
 from cofactor.methods.observed import exact_als, masked_fedmavg
 from cofactor.methods.one_shot import OneShot, Summarized
+from cofactor.methods.ranged import Ranged, ranged
 from cofactor.methods.sketched import BLOCKED
 from cofactor.methods.staged import Staged
 from cofactor.methods.summed import SWEEPS, Summed
@@ -149,6 +150,20 @@ def dp_moments(rank: int, *, privacy: Privacy, outliers: float | None = None, pa
     return moments(rank, privacy=privacy, factorize=factorize, outliers=outliers, parts=parts)
 
 
+def dp_range(
+    rank: int, *, privacy: Privacy, width: int | None = None, outliers: float | None = None, parts: int = 1
+) -> Ranged:
+    """Private NMF by the range of the second moment: for hundreds of clients, with uploads of O(r m) numbers.
+
+    ``width`` is r, the columns of the sketch (2 k + 20 unless given); ``outliers`` as in dp-moments.
+    """
+    chosen = 2 * rank + 20 if width is None else width
+    if chosen < rank:
+        raise CofactorError(f"width: expected at least the rank {rank}. Found {chosen}.")
+    factorize = Alone(Summed(rank), ROUNDS)
+    return ranged(rank, privacy=privacy, factorize=factorize, width=chosen, outliers=outliers, parts=parts)
+
+
 @dataclass(frozen=True)
 class Entry:
     """A name, what its data are, and where it comes from.
@@ -223,6 +238,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("asyn-sd", asyn_sd, paper=DSANLS, sums=FACTORS, streams=True),
     Entry("asyn-ssd-v", asyn_ssd_v, paper=DSANLS, sums=FACTORS, streams=True),
     Entry("dp-moments", dp_moments, sums="rows and their second moment", private=True),
+    Entry("dp-range", dp_range, sums="rows and sketches of their second moment", private=True),
     Entry("dp-nmf", dp_nmf, paper=DPNMF, sums=STATISTICS, private=True),
     *(Entry(name, make, "blocks", DSANLS, "products of blocks") for name, make in BLOCKED.items()),
     *(Entry(name, make, "boolean", paper, sums) for name, (make, paper, sums) in BOOLEAN.items()),

@@ -105,65 +105,79 @@ class Moments:
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Sum over the rows, each inside its bound, and add noise."""
-        sums = self._first(data) if t == 0 else self._centred(data, shared)
+        sums = self.first(data) if t == 0 else self._centred(data, shared)
         n = max(data.shape[0], 1) if self.allowance.privacy.unit is Unit.CLIENT else 1
         means = {name: a / n for name, a in sums.items()}
         return local, self.allowance.release(t, means, self.bounds(shared, t), rng)
 
-    def _first(self, data: Data) -> dict[str, Array]:
+    def first(self, data: Data) -> dict[str, Array]:
+        """Return the sum of the rows, and for records their number."""
         found = {"sum": bounded.total(data, self.allowance.privacy.clip), "count": np.asarray(float(data.shape[0]))}
         return {name: found[name] for name in self.allowance.shares[0]}
 
     def _centred(self, data: Data, shared: Shared) -> dict[str, Array]:
+        if not shared.extra["second"]:
+            return {"moment": self.in_room(self.sum_again(data, shared), shared)}
         center, bound, chosen = (shared.extra[name] for name in ("center", "bound", "features"))
-        second, d = bool(shared.extra["second"]), len(chosen)
-        some = chosen if second and d < len(center) else None
-        found = np.zeros((d, d)) if second else np.zeros(len(center))
-        for block in bounded.blocks(data, self.allowance.privacy.clip, some):
-            Y = clip.rows(block - (center[chosen] if second else center), float(bound))
-            found += Y.T @ Y if second else Y.sum(axis=0)
-        values, room = symmetric.packed(found) if second else found, self.schema(len(center), 1)["moment"]
-        return {"moment": np.concatenate([values, np.zeros(room[0] - len(values))])}
+        found = np.zeros((len(chosen), len(chosen)))
+        for block in bounded.blocks(data, self.allowance.privacy.clip, chosen if len(chosen) < len(center) else None):
+            Y = clip.rows(block - center[chosen], float(bound))
+            found += Y.T @ Y
+        return {"moment": self.in_room(symmetric.packed(found), shared)}
+
+    def sum_again(self, data: Data, shared: Shared) -> Array:
+        """Return the sum of the rows around the centre, each clipped to the bound (m)."""
+        center, bound = shared.extra["center"], float(shared.extra["bound"])
+        sums = (clip.rows(X - center, bound).sum(axis=0) for X in bounded.blocks(data, self.allowance.privacy.clip))
+        return sum(sums, np.zeros(len(center)))
+
+    def in_room(self, values: Array, shared: Shared) -> Array:
+        """Return values at the beginning of the array that the second message has, whatever it carries."""
+        out = np.zeros(self.schema(len(shared.extra["center"]), 1)["moment"])
+        out[: len(values)] = values
+        return out
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Find the centre, or draw the twin and factorize it."""
         sums = total(messages)
         if t == 0:
-            return self._open(shared, sums)
+            return self.open(shared, sums)
+        sigma = self.sigma(1, "moment", self.bounds(shared, 1)["moment"], sums.weight)
         if not shared.extra["second"]:
-            return self._mean_again(shared, sums)
+            return self.mean_again(shared, sums.arrays["moment"][: len(shared.extra["center"])], sigma)
         d = len(shared.extra["features"])
-        sigma = self._sigma(1, "moment", self.bounds(shared, 1)["moment"], sums.weight)
         found = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"][: symmetric.size(d)], d))
         values, vectors = signal(*found, symmetric.noise_edge(sigma, d))
         return shared._replace(
             factor=twin.factor_of(shared, values, vectors, rows=float(shared.memory["rows"]), factorize=self.factorize)
         )
 
-    def _open(self, shared: Shared, sums: Message) -> Shared:
+    def open(self, shared: Shared, sums: Message, *, drowned: bool | None = None) -> Shared:
         """Return the state with the mean, and with the clip that a mean of such length leaves for the centred rows.
 
         ``E |x - c|^2 = E |x|^2 - |c|^2`` with ``|x| <= 1``; the noise in ``|c|^2`` is taken out.
         """
         rows = max(float(sums.arrays.get("count", sums.weight)), 1.0)
         mean, m = sums.arrays["sum"] / rows, len(sums.arrays["sum"])
-        sigma = self._sigma(0, "sum", 1.0, sums.weight) / rows
-        off = 2 * self._sigma(0, "count", 1.0, sums.weight) if "count" in sums.arrays else 0.0
+        sigma = self.sigma(0, "sum", 1.0, sums.weight) / rows
+        off = 2 * self.sigma(0, "count", 1.0, sums.weight) if "count" in sums.arrays else 0.0
         memory = {**shared.memory, "rows": np.float64(rows)}
-        if self.drowns(units=rows - off, features=m, clients=sums.weight):
-            return self._open_again(shared._replace(memory=memory), sums, off)
+        if drowned is None:
+            drowned = self.drowns(units=rows - off, features=m, clients=sums.weight)
+        if drowned:
+            return self.open_again(shared._replace(memory=memory), sums, off)
         square = float(np.clip(mean @ mean - m * sigma**2, 0.0, 1.0))
         bound = max(CLIP * np.sqrt(1.0 - square), SMALLEST)
         new = twin.centred(shared, mean, self.widest)
         return new._replace(extra={**new.extra, "bound": np.float64(bound)}, memory=memory)
 
-    def _open_again(self, shared: Shared, sums: Message, off: float) -> Shared:
+    def open_again(self, shared: Shared, sums: Message, off: float) -> Shared:
         """Return the state in which rows are summed again, around what is known of the mean, if that makes them short.
 
         How short is estimated from the safe side: more rows than released by ``off``, a mean less long than seen.
         """
         total_, rows = sums.arrays["sum"], float(shared.memory["rows"])
-        m, sigma = len(total_), self._sigma(0, "sum", 1.0, sums.weight)
+        m, sigma = len(total_), self.sigma(0, "sum", 1.0, sums.weight)
         least = (total_ @ total_ - sigma**2 * (m + 2 * np.sqrt(2 * m))) / (rows + off) ** 2
         bound = max(AROUND * np.sqrt(1.0 - np.clip(least, 0.0, 1.0)), SMALLEST)
         near = bound <= NEAR
@@ -171,15 +185,14 @@ class Moments:
         extra = {**shared.extra, **known, "bound": np.float64(bound if near else 1.0)}
         return shared._replace(extra=extra, memory={**shared.memory, "sum": total_, "sigma": np.float64(sigma)})
 
-    def _mean_again(self, shared: Shared, sums: Message) -> Shared:
+    def mean_again(self, shared: Shared, again: Array, sigma: float) -> Shared:
         """Join both sums of the rows, by their known noise, and make the factor of pieces of what it leaves."""
         known, center = shared.memory, shared.extra["center"]
-        again = sums.arrays["moment"][: len(center)] + known["rows"] * center
-        precise = (
-            np.array([known["sigma"], self._sigma(1, "moment", float(shared.extra["bound"]), sums.weight)]) ** -2.0
-        )
-        both = (precise[0] * known["sum"] + precise[1] * again) / precise.sum()
-        return shared._replace(factor=pieces(denoised(both, precise.sum() ** -0.5), self.rank))
+        precise = np.array([known["sigma"], sigma]) ** -2.0
+        both = (precise[0] * known["sum"] + precise[1] * (again + known["rows"] * center)) / precise.sum()
+        left = precise.sum() ** -0.5
+        memory = {**known, "sum": both, "sigma": np.float64(left)}
+        return shared._replace(factor=pieces(denoised(both, left), self.rank), memory=memory)
 
     def remark(self, shared: Shared) -> str:
         """Say that a factor knows the mean only; nothing where it knows more."""
@@ -188,7 +201,7 @@ class Moments:
         masks = "" if self.allowance.parts > 1 else ", or secure sums over several clients"
         return MEAN_ONLY.format(rows=float(shared.memory["rows"]), features=len(shared.extra["center"]), masks=masks)
 
-    def _sigma(self, t: int, name: str, bound: float, messages: float) -> float:
+    def sigma(self, t: int, name: str, bound: float, messages: float) -> float:
         """Deviation of the noise in a sum of so many messages."""
         return self.allowance.sigma(t, name, bound, messages)
 
@@ -214,7 +227,7 @@ class Moments:
 
     def _edge(self, features: int, clients: float) -> float:
         """Return the largest eigenvalue that noise makes in a moment of sensitivity 1."""
-        return symmetric.noise_edge(self._sigma(1, "moment", 1.0, clients), min(features, self.widest))
+        return symmetric.noise_edge(self.sigma(1, "moment", 1.0, clients), min(features, self.widest))
 
     def factor(self, shared: Shared) -> Array:
         """Return the factor of the twin."""
@@ -243,10 +256,10 @@ def moments(
 
     ``outliers`` is the threshold, in units of an average entry of a row, above which a residual is kept out of codes.
     """
-    allowance = Allowance(privacy, (_first(privacy), {"moment": 1 - MEAN - COUNT}), parts)
+    allowance = Allowance(privacy, (first_shares(privacy), {"moment": 1 - MEAN - COUNT}), parts)
     return Moments(rank, allowance, factorize, None if outliers is None else Outliers(outliers))
 
 
-def _first(privacy: Privacy) -> dict[str, float]:
+def first_shares(privacy: Privacy) -> dict[str, float]:
     """Release the mean, and for records their number; the number of clients is known to all."""
     return {"sum": MEAN, "count": COUNT} if privacy.unit is Unit.RECORD else {"sum": MEAN + COUNT}
