@@ -118,6 +118,7 @@ class Evaluation:
     ended: str | None = None
     absent: list[str] = field(default_factory=list)
     empty: list[int] = field(default_factory=list)
+    unsure: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -146,3 +146,22 @@ def test_auto_says_what_it_chose_and_why(clients):
     model = FederatedNMF(2, method="auto", random_state=0).fit(clients)
     assert model.choice_.method == "exact"
     assert "clients keep their rows" in model.choice_.why
+
+
+def test_components_that_another_seed_may_not_find_are_named():
+    """Noise has no components."""
+    X = np.random.default_rng(0).exponential(size=(200, 30))
+    names = [f"gene{j}" for j in range(30)]
+    with pytest.warns(UserWarning, match=r"components may come out otherwise from another seed: \d \(gene\d+, gene"):
+        model = FederatedNMF(6, random_state=0).fit(pd.DataFrame(X, columns=names))
+    assert model.stability_.shape == (6,)
+    assert model.stability_.min() < 0.9
+
+
+@pytest.mark.parametrize("clients", [1, 4])
+def test_separated_components_raise_no_alarm(clients):
+    for seed in range(3):
+        Xs = synthetic.blocks(clients, 200 // clients, features=40, rank=4, scale=0.1, seed=seed).Xs
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="components may come out otherwise")
+            assert FederatedNMF(4, random_state=seed).fit(Xs).stability_.min() > 0.9

@@ -26,11 +26,11 @@ SHORT = 6
 """Iterations between two halvings of the restarts."""
 REDUCING = 12
 """Iterations in which a union is summarized for them."""
-FINALISTS = 4
+FINALISTS = 8
 """Restarts that are left in the end: the best one is kept, the others say how sure it is."""
 SETTLING = 24
 """Iterations of each finalist."""
-HAIR = 2e-3
+HAIR = 1e-2
 """A finalist that misses so much more of all data, of what the best one misses, is as good as that one."""
 TOL = 1e-5
 

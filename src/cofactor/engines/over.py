@@ -157,3 +157,12 @@ def in_order(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str,
     known = {name: memory[name] for name in ("share", "stability") if name in memory}
     order = np.argsort(-known["share"], kind="stable") if "share" in known else np.arange(len(factor))
     return factor[order], {name: a[order] for name, a in known.items()}
+
+
+SURE = 0.9
+"""A component whose partner in a restart that is as good has a smaller cosine than this may come out otherwise."""
+
+
+def unsure(stability: Array | None) -> list[int]:
+    """Return the components that other restarts, as good as the one that was kept, did not find."""
+    return [] if stability is None else np.flatnonzero(stability < SURE).tolist()

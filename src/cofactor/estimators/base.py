@@ -22,6 +22,7 @@ from cofactor.engines.loop import Run, carrier, run
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients
 from cofactor.estimators.containers import Containers
+from cofactor.estimators.ending import doubt
 from cofactor.estimators.ending import name as name_ending
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
@@ -158,6 +159,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         self.n_rounds_ = self.n_iter_ = len(outcome.history)
         self.n_components_ = len(self.components_)
         self.ended_, self.empty_components_ = ENDED[outcome.ended], list(outcome.empty)
+        self.stability_ = outcome.stability
         self.absent_ = [held.names[j] for j in outcome.absent]
         self.ledger_, self.epsilon_ = outcome.ledger, outcome.epsilon
         self.n_features_in_ = held.width or self.components_.shape[1]
@@ -168,6 +170,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if outcome.remark:
             warnings.warn(f"Mind that {outcome.remark}", UserWarning, stacklevel=3)
         name_ending(outcome, held.names)
+        doubt(outcome, self.features_)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
         self._add(data, facts, plan, engine)
         return held

@@ -1,4 +1,4 @@
-"""What a fit says in the end: why it ended before it was done, who never answered, what is empty."""
+"""What a fit says in the end: why it ended before it was done, who never answered, what is empty or unsure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from cofactor.engines.loop import Run
+from cofactor.engines.over import SURE, unsure
+from cofactor.types import Array
 
 ADVICE = {
     "rounds": "{rounds} rounds were not enough to reach tol={tol}; raise `rounds` or `tol`.",
@@ -34,3 +38,21 @@ def name(outcome: Run, clients: Sequence[Any]) -> None:
         those = ", ".join(map(str, outcome.empty))
         text = f"nothing is made of components {those}: the data carry fewer than {len(outcome.factor)}."
         warnings.warn(text, stacklevel=5)
+
+
+def doubt(outcome: Run, features: Sequence[Any] | None) -> None:
+    """Warn of components that restarts as good as this fit did not find, by number and largest features."""
+    those = unsure(outcome.stability)
+    if those and outcome.stability is not None:
+        told = (f"{i} ({_top(outcome.factor[i], features)}; {outcome.stability[i]:.2f})" for i in those)
+        text = (
+            f"components may come out otherwise from another seed: {', '.join(told)}. Other restarts that explain the "
+            f"clients' summaries as well have none with a cosine of {SURE} to them; another rank may settle it."
+        )
+        warnings.warn(text, stacklevel=5)
+
+
+def _top(row: Array, features: Sequence[Any] | None) -> str:
+    """Name the largest features of a component."""
+    names = [f"feature {j}" if features is None else str(features[j]) for j in np.argsort(-row, kind="stable")[:3]]
+    return ", ".join(names)

@@ -83,6 +83,8 @@ class FederatedNMF(Federated):
     codes_ : list of the codes W_j (n_j x k), one per client in the order of ``clients_``.
     clients_ : names of the clients: positions in the list, or the distinct groups.
     history_ : one :class:`~cofactor.engines.history.Round` per round: loss, drift, bytes, seconds, participants.
+    stability_ : of each component the worst cosine to its partner in restarts that are as good; a warning names those
+        below .9. None where no restarts were made, NaN where there was nothing to compare.
     reconstruction_err_ : ``|X - W H|_F / |X|_F`` over all rows.
     n_rounds_, n_iter_ : rounds that were run.
     n_components_ : the rank.

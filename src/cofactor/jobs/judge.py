@@ -11,6 +11,7 @@ import numpy as np
 from cofactor import kinds
 from cofactor.engines.history import ENDED
 from cofactor.engines.loop import Run, run
+from cofactor.engines.over import unsure
 from cofactor.jobs.conclude import TOP, Finding
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -50,6 +51,7 @@ def ending(outcome: Run, names: Sequence[str]) -> Evaluation:
         ended=ENDED[outcome.ended],
         absent=[names[j] for j in outcome.absent],
         empty=list(outcome.empty),
+        unsure=unsure(outcome.stability),
     )
 
 
@@ -63,6 +65,8 @@ def remarks(result: Evaluation) -> list[str]:
         lines.append(f"Clients that never answered, or were given up: {', '.join(result.absent)}.")
     if result.empty:
         lines.append(f"Nothing is made of components {', '.join(map(str, result.empty))}.")
+    if result.unsure:
+        lines.append(f"Components that another seed may not find: {', '.join(map(str, result.unsure))}.")
     return lines
 
 
