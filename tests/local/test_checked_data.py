@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from cofactor import kinds, run
+from cofactor import FederatedNMF, kinds, run
 from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local import arrays
 from cofactor.methods import catalog
@@ -160,3 +160,16 @@ def test_inner_products_are_accumulated_in_double_precision(rng):
     a, b = (rng.uniform(size=(3000, 70)).astype(np.float32) for _ in range(2))
     assert arrays.inner(a, b) == pytest.approx(float(np.sum(a.astype(float) * b)), rel=1e-13)
     assert arrays.inner(a[:, 0], b[:, 0]) == pytest.approx(float(np.sum(a[:, 0].astype(float) * b[:, 0])), rel=1e-13)
+
+
+@pytest.mark.parametrize("scale", [2.0**-83, 2.0**60])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_tiny_and_huge_values_of_float32_give_the_errors_of_the_same_data_at_another_scale(scale, form, rng):
+    """At 1e-25 squares vanish in float32: an error of 0 was reported, and it was 0.42."""
+    X = (rng.uniform(size=(30, 8)) * (rng.uniform(size=(30, 8)) < 0.7)).astype(np.float32)
+    plain, scaled = (FederatedNMF(2, random_state=0).fit([form(x) for x in np.split(Y, 3)]) for Y in (X, X * scale))
+    assert scaled.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-3)
+    np.testing.assert_allclose(scaled.components_, plain.components_, atol=1e-3)
+    assert plain.components_.dtype == np.float32
+    assert arrays.check((X * scale).astype(np.float32)).dtype == np.float64
+    assert arrays.check(np.zeros((2, 3), np.float32)).dtype == np.float32

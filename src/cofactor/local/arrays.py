@@ -14,6 +14,8 @@ from scipy import sparse
 
 from cofactor.types import Array, Data, DataError
 
+NARROW = 2.0**40
+"""Values of float32 data up to so much, and down to its inverse, have squares and sums of squares in float32 too."""
 BLOCK_CELLS = 1 << 22
 """Cells of a block in double precision: 32 MB."""
 
@@ -29,8 +31,8 @@ def is_held(X: Data) -> bool:
 def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     """Return X as a float32 / float64 dense C array or CSR / CSC matrix, or say what is wrong with it.
 
-    Floats keep their dtype; integers and bools become float32 when that is exact (up to 16 bits). ``signed`` lets
-    negative values pass.
+    Floats keep their dtype, unless their squares would leave the range of float32 (``NARROW``): these become float64.
+    Integers and bools become float32 when that is exact (up to 16 bits). ``signed`` lets negative values pass.
     """
     if is_held(X):
         return X.check(client=client, signed=signed)
@@ -58,7 +60,13 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     if not sparse.issparse(X):
         X = values = np.ascontiguousarray(X)
     _check_values(X, values, where, signed=signed)
-    return X
+    return X.astype(np.float64) if values.dtype == np.float32 and _is_out_of_range(values) else X
+
+
+def _is_out_of_range(values: Array) -> bool:
+    """Whether the largest value is so small, or so large, that float32 cannot hold sums of squares."""
+    largest = max(float(values.max()), -float(values.min())) if values.size else 0.0
+    return largest > 0 and not 1 / NARROW <= largest <= NARROW
 
 
 def _check_values(X: Data, values: Array, where: str, *, signed: bool) -> None:

@@ -1,0 +1,293 @@
+"""Every method of the catalog with default settings on every stored data set: how close to pooling, at what price.
+
+    python benchmarks/defaults.py run                    # goes on where it ended; about 40 minutes on one core
+    python benchmarks/defaults.py run bbc_news --methods exact oneshot
+    python benchmarks/defaults.py page                   # docs/defaults.md from the results
+
+Rows are spread over 8 clients at random ("iid"), or cut into 8 after they were sorted by their label, or without one by
+the direction in which they differ most ("sorted"). Large data are cut: to ``ROWS`` rows, drawn at random, and to the
+``FEATURES`` features that are not zero in most of them. Counts and expression values become ``log(1 + x)``. One seed.
+
+A result is one line of JSON: error (codes refitted, of all rows), ratio to the best pooled run, rounds (of a stream:
+answers for each client), bytes that all clients sent and received, CPU seconds, and why the run ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, Privacy, kinds, run
+from cofactor.data import datasets, partition
+from cofactor.engines.history import DONE, ENDED
+from cofactor.kinds.measure import Measure, overall
+from cofactor.methods import catalog
+from cofactor.methods.blocks import blocks
+from cofactor.methods.build import Facts, build
+from cofactor.plan import Plan, Stop
+
+CLIENTS, RANK, ROWS, FEATURES = 8, 10, 800, 500
+RESULTS = Path(__file__).with_name("defaults.jsonl")
+PAGE = Path(__file__).parents[1] / "docs" / "defaults.md"
+PRIVACY = Privacy(1.0, 1e-6, insecure_seed=1)
+ESTIMATORS = {"boolean": FederatedBMF, "ratings": FederatedMF, "clusters": FederatedKMeans}
+TITLES = {
+    "real": "Non-negative data",
+    "gaps": "Non-negative data with gaps",
+    "private": "With differential privacy",
+    "blocks": "Row and column blocks of one matrix",
+    "boolean": "Boolean data",
+    "ratings": "Ratings",
+    "clusters": "Clusters",
+}
+LOGGED = ("scrna_hnsc_gse103322", "tdt2_top30", "newsgroups20", "bbc_news", "news_3windows", "gene_all_aml")
+REAL = (
+    *("cbcl_faces", "yaleb_32x32", "mnist", "fashion_mnist", "cifar10_test2500", "tcga_breast_mrna"),
+    *("tcga_breast_mirna", "scrna_pbmc68k_reduced", *LOGGED),
+)
+BITS = (
+    *("mushroom", "adult_onehot", "americas_small", "advertisement", "customer", "firewall1", "dna", "tic_tac_toe"),
+    "apj",
+)
+SETS = {
+    "real": REAL,
+    "gaps": ("tcga_breast_mrna", "scrna_pbmc68k_reduced"),
+    "private": REAL,
+    "blocks": REAL,
+    "boolean": BITS,
+    "ratings": ("movielens_latest_small",),
+    "clusters": ("mnist", "scrna_pbmc68k_reduced", "tcga_breast_mrna"),
+}
+
+
+class Cell(NamedTuple):
+    """One line of the table: a method on a data set that is spread in one way."""
+
+    kind: str
+    data: str
+    spread: str
+    method: str
+
+
+def cells() -> Iterator[Cell]:
+    """Every line of the table; a data set after the other, so that its pooled runs are made once."""
+    for kind, names in SETS.items():
+        for name in names:
+            for spread in ("one",) if kind == "blocks" else ("iid", "sorted"):
+                yield from (Cell(kind, name, spread, method) for method in catalog.names(kind))
+
+
+@cache
+def rows_of(name: str, kind: str) -> tuple[Any, Any]:
+    """Return the cut data set and its labels (None where it has none)."""
+    data = datasets.load(name)
+    X, labels = data.X, data.labels
+    if X.shape[0] > ROWS:
+        chosen = np.sort(np.random.default_rng(0).choice(X.shape[0], ROWS, replace=False))
+        X, labels = X[chosen], None if labels is None else np.asarray(labels)[chosen]
+    if X.shape[1] > FEATURES:
+        filled = np.asarray((X != 0).sum(axis=0)).ravel()
+        X = X[:, np.sort(np.argsort(-filled, kind="stable")[:FEATURES])]
+    X = X.astype(np.float32)
+    if name in LOGGED:
+        X = X.log1p() if sparse.issparse(X) else np.log1p(X)
+    some = np.asarray((X != 0).sum(axis=1)).ravel() > 0
+    X, labels = X[some], None if labels is None else np.asarray(labels)[some]
+    if kind == "gaps":
+        X = np.asarray(X.todense() if sparse.issparse(X) else X).copy()
+        X[np.random.default_rng(1).uniform(size=X.shape) < 0.1] = np.nan
+    return X, labels
+
+
+def split(cell: Cell) -> list[Any]:
+    """Return the clients' data."""
+    X, labels = rows_of(cell.data, cell.kind)
+    if cell.spread == "one":
+        return blocks(X, CLIENTS)
+    if cell.spread == "iid":
+        return partition.split(X, partition.iid(X.shape[0], CLIENTS, seed=0))
+    if labels is not None:
+        return partition.split(X, partition.sorted_by(labels, CLIENTS))
+    return partition.split(X, np.array_split(np.argsort(_direction(X), kind="stable"), CLIENTS))
+
+
+def _direction(X: Any) -> Any:
+    """Return where rows lie in the direction in which they differ most."""
+    dense = np.nan_to_num(np.asarray(X.todense() if sparse.issparse(X) else X, dtype=np.float64))
+    dense = dense - dense.mean(axis=0)
+    return dense @ np.linalg.eigh(dense.T @ dense)[1][:, -1]
+
+
+def rank_of(shape: tuple[int, int]) -> int:
+    """Return the rank: 10, or less for small data."""
+    return max(2, min(RANK, min(shape) // 4))
+
+
+@cache
+def pooled(kind: str, name: str) -> float:
+    """Return the best error of runs on all rows together: three seeds of the kind's default, or several methods."""
+    X, _ = rows_of(name, kind)
+    asked: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+        "boolean": (("boolean-oneshot", "boolean-exact", "felb"), {}),
+        "ratings": (("exact-als",), {}),
+        "clusters": (("k-means",), {}),
+        "gaps": (("exact-gaps",), {}),
+    }
+    names, options = asked.get(kind, (("exact",), {"start": "random"}))
+    plan = Plan(400, stop=Stop(1e-6, 10))
+    seeds = range(1 if kind == "boolean" else 3)
+    return min(_fit(method, [X], Plan(400, stop=plan.stop, seed=s), options)[0] for method in names for s in seeds)
+
+
+def _fit(name: str, Xs: list[Any], plan: Plan, given: dict[str, Any]) -> tuple[float, Any]:
+    """Run a method; return the error of all rows and the run."""
+    shape = (sum(X.shape[0] for X in Xs), Xs[0].shape[1])
+    facts = Facts(len(Xs), shape[1], shape[0])
+    usual = {} if plan.privacy is not None else kinds.named(catalog.CATALOG[name].kind).options
+    known = {option: value for option, value in usual.items() if option in catalog.CATALOG[name].options}
+    method, plan = build(name, rank_of(shape), plan, facts, {**known, **given})
+    held = kinds.KINDS[method.traits.kind]
+    out = run(method, Xs, plan, work=[Measure(held, method)] * len(Xs))
+    return overall(held, out.findings).error, (out, plan)
+
+
+def measured(cell: Cell) -> dict[str, Any]:
+    """Return the line of a cell; what a method refuses is in it too."""
+    estimator: Any = ESTIMATORS.get(cell.kind, FederatedNMF)()
+    privacy = PRIVACY if cell.kind == "private" else None
+    plan = Plan(estimator.rounds, stop=estimator.tol, privacy=privacy)
+    bound, Xs, begin = pooled(cell.kind, cell.data), split(cell), time.process_time()
+    try:
+        error, (out, settled) = _fit(cell.method, Xs, plan, {})
+    except Exception as refused:
+        return {**cell._asdict(), "refused": f"{type(refused).__name__}: {refused}"}
+    return {
+        **cell._asdict(),
+        "error": round(error, 6),
+        "pooled": round(bound, 6),
+        "ratio": round(error / bound, 4) if bound > 0 else None,
+        "rounds": len(out.history) // (len(Xs) if settled.stream else 1),
+        "bytes": out.bytes,
+        "seconds": round(time.process_time() - begin, 2),
+        "ended": out.ended,
+    }
+
+
+def carry_out(names: list[str], methods: list[str], results: Path) -> None:
+    """Measure what is not in the results yet."""
+    done = {Cell(*(line[name] for name in Cell._fields)) for line in read(results)}
+    for cell in cells():
+        if cell in done or (names and cell.data not in names) or (methods and cell.method not in methods):
+            continue
+        with warnings.catch_warnings(), threadpool_limits(1):
+            warnings.simplefilter("ignore")
+            line = measured(cell)
+        with results.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        print(*cell, line.get("ratio", line.get("refused")), line.get("seconds", ""), flush=True)
+
+
+def read(results: Path) -> list[dict[str, Any]]:
+    """Return the lines that are there."""
+    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+
+
+def page(results: Path) -> str:
+    """Return the page: a summary of every method, then a table for every kind."""
+    lines = read(results)
+    parts = [HEAD.format(clients=CLIENTS, rank=RANK, rows=ROWS, features=FEATURES, cells=len(lines))]
+    for kind, title in TITLES.items():
+        own = [line for line in lines if line["kind"] == kind]
+        if own:
+            parts += [f"## {title}\n", _summary(own), "", _table(own), ""]
+    ends = "\n".join(f"- `{code}`: {text}{' (converged)' if code in DONE else ''}." for code, text in ENDED.items())
+    return "\n".join([*parts, "## Why runs end\n", ends, ""])
+
+
+HEAD = """# Defaults on real data
+
+Every method of the catalog with its default settings on every stored data set, {clients} clients, rank {rank} (less for
+small data), at most {rows} rows and {features} features, one seed: error of all rows (codes refitted) over that of the
+best pooled run. *iid*: rows dealt at random. *sorted*: by label, or by the direction in which rows differ most. A ratio
+below 1 is a better local optimum than the best of the pooled runs. Private methods: epsilon 1, delta 1e-6, unit record.
+
+This page is made of {cells} measured cells by `python benchmarks/defaults.py page`; `run` measures what is missing.
+"""
+
+
+def _by(
+    lines: list[dict[str, Any]], method: str, spread: str | None, value: Callable[[dict[str, Any]], Any]
+) -> list[Any]:
+    chosen = [line for line in lines if line["method"] == method and spread in (None, line["spread"])]
+    return [found for line in chosen if "refused" not in line and (found := value(line)) is not None]
+
+
+def _methods(lines: list[dict[str, Any]]) -> list[str]:
+    there = {line["method"] for line in lines}
+    return [name for name in catalog.CATALOG if name in there]
+
+
+def _summary(lines: list[dict[str, Any]]) -> str:
+    """Median and worst ratio of every method, and what it takes."""
+    spreads = [s for s in ("iid", "sorted", "one") if any(line["spread"] == s for line in lines)]
+    heads = [f"{s}: median | worst" for s in spreads]
+    rows = [
+        f"| method | {' | '.join(heads)} | rounds | MB | CPU s | converged |",
+        "|---" * (2 * len(spreads) + 5) + "|",
+    ]
+    for method in _methods(lines):
+        ratios = [_by(lines, method, s, lambda line: line["ratio"]) for s in spreads]
+        told = [f"{np.median(r):.3f} | {max(r):.3f}" if r else "- | -" for r in ratios]
+        rounds, size, seconds = (
+            np.median(_by(lines, method, None, lambda line, n=n: line[n]) or [np.nan])
+            for n in ("rounds", "bytes", "seconds")
+        )
+        ends = _by(lines, method, None, lambda line: line["ended"] in DONE)
+        price = f"{rounds:.0f} | {size / 1e6:.2f} | {seconds:.1f} | {sum(ends)} of {len(ends)}"
+        rows.append(f"| `{method}` | {' | '.join(told)} | {price} |")
+    return "\n".join(rows)
+
+
+def _table(lines: list[dict[str, Any]]) -> str:
+    """Ratios by data set."""
+    held = list(dict.fromkeys((line["data"], line["spread"]) for line in lines))
+    found = {(line["method"], line["data"], line["spread"]): line.get("ratio") for line in lines}
+    rows = [
+        f"| data | spread | {' | '.join(f'`{m}`' for m in _methods(lines))} |",
+        "|---" * (2 + len(_methods(lines))) + "|",
+    ]
+    for data, spread in held:
+        ratios = [found.get((method, data, spread)) for method in _methods(lines)]
+        rows.append(f"| {data} | {spread} | {' | '.join('-' if r is None else f'{r:.3f}' for r in ratios)} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Run, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "page"])
+    parser.add_argument("data", nargs="*", help="only these data sets")
+    parser.add_argument("--methods", nargs="*", default=[], help="only these methods")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if options.what == "page":
+        PAGE.write_text(page(options.results))
+    elif not os.environ.get(datasets.VARIABLE):
+        parser.error(f"expected the folder of the data in {datasets.VARIABLE}, found none.")
+    else:
+        carry_out(options.data, options.methods, options.results)
+
+
+if __name__ == "__main__":
+    main()
