@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from cofactor.boolean import asso, pack, unpack
+from cofactor.boolean import asso, pack, polish, unpack
 
 
 def naive_cover(X, basis, rank, plus, minus):
@@ -42,3 +42,29 @@ def test_incremental_gains_choose_as_the_definition_does(tiles):
         expected_W, expected_H = naive_cover(X, unpack(basis), 6, *weights)
         np.testing.assert_array_equal(H, expected_H)
         np.testing.assert_array_equal(W, expected_W)
+
+
+def test_rows_that_count_several_times_are_rows_that_stand_there_several_times(tiles, rng):
+    X = tiles(80, 66, 5, noise=0.08)[0]
+    usage = rng.integers(0, 5, 80)
+    stacked = np.repeat(X, usage, axis=0)
+    for form in (np.asarray, sparse.csr_array):
+        weighted = asso.association(form(X), usage).toarray()
+        np.testing.assert_allclose(weighted, asso.association(stacked).toarray(), rtol=1e-12)
+    basis = asso.candidates(asso.association(stacked), 0.4)
+    W, H = asso.cover(pack(X), basis, 6, usage=usage)
+    expected_W, expected_H = asso.cover(pack(stacked), basis, 6)
+    np.testing.assert_array_equal(H, expected_H)
+    np.testing.assert_array_equal(np.repeat(W, usage, axis=0), expected_W)
+    for a, b in zip(polish(X, H, codes=W, usage=usage), polish(stacked, H, codes=expected_W)):
+        np.testing.assert_array_equal(np.repeat(a, usage, axis=0) if len(a) == 80 else a, b)
+
+
+def test_few_candidates_are_those_that_gain_most_alone(tiles):
+    X = tiles(80, 66, 5, noise=0.08)[0]
+    basis = asso.candidates(asso.association(X), 0.4)
+    alone = np.maximum(unpack(basis) @ (2.0 * X.T - 1), 0).sum(axis=1)
+    kept = np.sort(np.argsort(-alone, kind="stable")[:12])
+    few = pack(unpack(basis)[kept])
+    for a, b in zip(asso.cover(pack(X), basis, 6, keep=12), asso.cover(pack(X), few, 6)):
+        np.testing.assert_array_equal(a, b)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from cofactor.boolean import error, exact_refit, greedy_refit, loss
+from cofactor.boolean.bits import row_errors
 from cofactor.types import CofactorError
 
 
@@ -28,14 +29,31 @@ def test_greedy_is_never_worse_than_all_zero_nor_better_than_exact(seed):
 def test_greedy_follows_its_definition(rng):
     X, H = random_bits(rng, 20, 40), random_bits(rng, 6, 40)
     for x, code in zip(X, greedy_refit(X, H)):
-        cover, expected = np.zeros(40, bool), np.zeros(6, np.uint8)
+        expected = np.zeros(6, np.uint8)
         while True:
-            gains = ((H == 1) & ~cover) @ (2 * x.astype(int) - 1)
-            if gains.max() <= 0:
+            gains = ((H == 1) & ~(expected @ H > 0)) @ (2 * x.astype(int) - 1)
+            if gains.max() > 0:
+                expected[gains.argmax()] = 1
+                continue
+            used = np.flatnonzero(expected)
+            alone = [((H[c] == 1) & ~(np.delete(expected, c) @ np.delete(H, c, axis=0) > 0)) for c in used]
+            worth = [a @ (2 * x.astype(int) - 1) for a in alone]
+            if not used.size or min(worth) > 0:
                 break
-            expected[gains.argmax()] = 1
-            cover |= H[gains.argmax()] == 1
+            expected[used[np.argmin(worth)]] = 0
         np.testing.assert_array_equal(code, expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_no_single_change_of_a_code_helps(seed):
+    rng = np.random.default_rng(seed)
+    X, H = random_bits(rng, 12, 70), random_bits(rng, 9, 70, density=0.15)
+    W = greedy_refit(X, H)
+    for component in range(9):
+        other = W.copy()
+        other[:, component] ^= 1
+        assert (row_errors(X, W, H) <= row_errors(X, other, H)).all()
 
 
 def test_exact_equals_brute_force(rng):

@@ -5,12 +5,11 @@ import pickle
 import numpy as np
 import pytest
 
-from cofactor.boolean import elbmf, error, greedy_refit
+from cofactor.boolean import asso, elbmf, error, greedy_refit, polish
 from cofactor.boolean.binary import Binary
 from cofactor.boolean.cube import Boolean
-from cofactor.boolean.factorizers import Best, Plain, catalog
+from cofactor.boolean.factorizers import Adaptive, Asso, Plain, Polished, catalog
 from cofactor.local.stats import for_codes
-from cofactor.types import CofactorError
 
 
 def constant(X, rank, rng):
@@ -42,14 +41,21 @@ def test_update_is_the_step_of_elbmf(tiles, rng):
     np.testing.assert_array_equal(Binary(steps=2)(W, stats, 3), twice)
 
 
-def test_best_takes_the_lowest_error_beyond_the_margin(tiles, rng):
+@pytest.mark.parametrize("sweeps", [0, 3])
+def test_asso_takes_the_threshold_with_the_lowest_error_after_the_sweeps(sweeps, tiles, rng):
+    X, _, _ = tiles(150, 70, 6, noise=0.1)
+    each = [polish(X, asso.factorize(X, 5, taus=(tau,))[1], sweeps=sweeps) for tau in asso.TAUS]
+    found = error(X, *Asso(sweeps, hope=np.inf)(X, 5, rng))
+    assert found <= min(error(X, *factors) for factors in each)
+    assert found <= error(X, *Asso(sweeps)(X, 5, rng))
+
+
+def test_the_better_factorizer_at_a_small_rank_does_the_work(tiles, rng):
     X, _, _ = tiles(noise=0.02)
-    bad, good = Plain(constant), catalog()["asso"]
-    own = error(X, *Best((good,))(X, 4, rng))
-    assert error(X, *Best((bad, good), sweeps=0)(X, 4, rng)) <= own * 1.05
-    assert Best((bad, good), sweeps=0, margin=1.0)(X, 4, rng)[1][0].all()
-    with pytest.raises(CofactorError, match="at least one candidate"):
-        Best(())(X, 4, rng)
+    bad, good = Plain(constant), Polished(Plain(asso.factorize))
+    np.testing.assert_array_equal(Adaptive(bad, good)(X, 4, rng)[1], good(X, 4, rng)[1])
+    assert Adaptive(good, good)(X, 4, rng)[1].any()
+    assert Adaptive(bad, good, margin=1.0)(X, 4, rng)[1][0].all()
 
 
 @pytest.mark.parametrize("name", catalog())

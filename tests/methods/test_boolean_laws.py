@@ -12,7 +12,7 @@ from cofactor.data import synthetic
 from cofactor.engines import host
 from cofactor.engines.inline import Inline
 from cofactor.methods import catalog
-from cofactor.methods.boolean_sweeps import Sweeps
+from cofactor.methods.boolean_sweeps import Sweeps, Trial
 from cofactor.types import DataError
 
 VARIANTS = {
@@ -101,3 +101,42 @@ def test_a_sweep_never_raises_the_error(seed, noisy):
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0]
     assert 2 * losses[0] == boolean.error(X, boolean.greedy_refit(X, start), start)
+
+
+def test_an_unused_component_begins_anew_at_the_column_with_most_uncovered_ones(noisy):
+    X = noisy[0]
+    planted = synthetic.tiles(300, 80, 5, noise=0.1, seed=2).factor
+    dead = np.vstack([planted[:3], np.zeros((1, 80), np.uint8), np.ones((1, 80), np.uint8)])
+    codes = boolean.greedy_refit(X, dead)
+    left = boolean.uncovered(X, codes, dead)
+    np.testing.assert_array_equal(left, ((X > 0) & (codes @ dead == 0)).sum(axis=0))
+    seeded = boolean.reseed(dead, codes.sum(axis=0), left)
+    np.testing.assert_array_equal(seeded[:3], dead[:3])
+    assert seeded[3:].sum(axis=1).tolist() == [1, 1]
+    assert seeded[3].argmax() == left.argmax()
+    gain = boolean.error(X, codes, dead) - boolean.error(X, boolean.greedy_refit(X, seeded, codes=codes), seeded)
+    assert gain >= np.sort(left)[-2:].sum()
+
+
+def test_clients_choose_the_factor_with_the_fewest_errors(noisy):
+    X, bad = noisy
+    good = synthetic.tiles(300, 80, 5, noise=0.1, seed=2).factor
+    for order in ([bad, good], [good, bad]):
+        method, rng = Trial(5, 2), np.random.default_rng(0)
+        shared = method.start(80, rng, np.vstack(order))
+        rows = np.array_split(X, 3)
+        sent = [method.step(part, shared, method.join(part, shared, 0, rng), 0, rng)[1] for part in rows]
+        chosen = method.aggregate(shared, sent, 0)
+        np.testing.assert_array_equal(method.factor(chosen), good)
+        assert 2 * chosen.loss == boolean.error(X, boolean.greedy_refit(X, good), good)
+        np.testing.assert_array_equal(method.factor(shared), order[0])
+
+
+def test_more_components_are_never_worse_on_sparse_data():
+    rng = np.random.default_rng(0)
+    X = (rng.random((400, 300)) < rng.beta(0.3, 8, 300)).astype(np.float32)
+    for name, plan in (("boolean-oneshot", {}), ("boolean-exact", {"rounds": 23})):
+        found = [run(catalog.make(name, k, sweeps=3, **plan), np.array_split(X, 4), rounds=100) for k in (10, 40)]
+        few, many = (boolean.loss(X, np.vstack(r.codes), r.factor) for r in found)
+        assert many < few
+        assert np.vstack(found[1].codes).any(axis=0).mean() > 0.9

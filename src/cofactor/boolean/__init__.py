@@ -23,7 +23,7 @@ from cofactor.boolean.bits import (
 from cofactor.boolean.cover import exact_refit, greedy_refit
 from cofactor.boolean.elbmf import Relaxation, ipalm_step
 from cofactor.boolean.prox import alb_prox, elb_prox, lam_at
-from cofactor.boolean.sweeps import Changes, changes, choose, choose_all, counts, polish, sweep
+from cofactor.boolean.sweeps import Changes, changes, choose, choose_all, counts, polish, reseed, sweep, uncovered
 
 __all__ = [
     "Bits",
@@ -51,9 +51,11 @@ __all__ = [
     "polish",
     "product",
     "recall",
+    "reseed",
     "similarity",
     "sweep",
     "tally",
+    "uncovered",
     "unpack",
     "zhang",
 ]

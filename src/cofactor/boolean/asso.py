@@ -12,11 +12,13 @@ the rows and candidates that the last component touched are counted again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy import sparse
 
 from cofactor.boolean.bits import Bits, check_boolean, columns, error, pack, unpack
-from cofactor.boolean.packed import ONE, kernel, lowest, popcount
+from cofactor.boolean.packed import ONE, kernel, lowest, popcount, word_places
 from cofactor.types import Array, Data
 
 TAUS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -36,56 +38,110 @@ def factorize(
     ``weights`` reward a covered one and punish a covered zero; ``rng`` is not used (nothing is random).
     """
     check_boolean(X)
-    bits, confidence = pack(X), association(X)
-    found = [cover(bits, candidates(confidence, tau), rank, weights=weights) for tau in taus]
-    return min(found, key=lambda factors: error(bits, *factors))
+    bits = pack(X)
+    return min(covers(bits, X, rank, taus=taus, weights=weights), key=lambda factors: error(bits, *factors))
 
 
-def association(X: Data) -> sparse.csr_array:
-    """Return the confidences ``c_jl = |x_j and x_l| / |x_j|`` between the columns of X (m x m, sparse)."""
+def enough(rank: int) -> int:
+    """Return how many candidates need to be looked at: those chosen are nearly always among the first ones."""
+    return max(1000, 8 * rank)
+
+
+def covers(
+    bits: Bits,
+    X: Data,
+    rank: int,
+    *,
+    taus: tuple[float, ...] = TAUS,
+    weights: tuple[float, float] = (1.0, 1.0),
+    usage: Array | None = None,
+    keep: int | None = None,
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the cover (W, H) of every tau; ``bits`` is X packed. Options as for :func:`cover`."""
+    confidence = association(X, usage)
+    for tau in taus:
+        yield cover(bits, candidates(confidence, tau), rank, weights=weights, usage=usage, keep=keep)
+
+
+def association(X: Data, usage: Array | None = None) -> sparse.csr_array:
+    """Return the confidences ``c_jl = |x_j and x_l| / |x_j|`` between the columns of X (m x m, sparse).
+
+    With ``usage`` (n) row i counts that many times.
+    """
     if sparse.issparse(X):
-        B = sparse.csr_array(X, dtype=np.float32)
-        gram = sparse.csr_array(B.T @ B)
+        B = sparse.csr_array(X, dtype=np.float64)
+        gram = sparse.csr_array(B.T @ (B if usage is None else B.multiply(usage[:, None]).tocsr()))
     else:
-        gram = sum(_block_gram(X[i : i + BLOCK]) for i in range(0, max(X.shape[0], 1), BLOCK))
-        gram = sparse.csr_array(gram)
+        blocks = (slice(i, i + BLOCK) for i in range(0, max(X.shape[0], 1), BLOCK))
+        gram = sparse.csr_array(sum(_block_gram(X[rows], None if usage is None else usage[rows]) for rows in blocks))
     gram.eliminate_zeros()
     size = np.maximum(gram.diagonal(), 1)
     gram.data /= np.repeat(size, np.diff(gram.indptr))
     return gram
 
 
-def _block_gram(X: Array) -> Array:
-    block = np.asarray(X, dtype=np.float32)
-    return block.T @ block
+def _block_gram(X: Array, usage: Array | None) -> Array:
+    block = np.asarray(X, dtype=np.float64)
+    return block.T @ (block if usage is None else block * usage[:, None])
 
 
 def candidates(confidence: sparse.csr_array, tau: float) -> Bits:
     """Return the distinct rows of the association matrix ``confidence >= tau``, packed (at most m x m)."""
-    # confidences are ratios in float32: 1 must pass tau = 1 and .7 must pass tau = .7
+    # confidences are ratios: 1 must pass tau = 1 and .7 must pass tau = .7, however they were rounded
     kept = confidence.data >= tau - 1e-6
     words = pack(sparse.csr_array((kept, confidence.indices, confidence.indptr), confidence.shape)).words
-    words = np.unique(words, axis=0)
+    first = np.sort(np.unique(_fingerprints(words), return_index=True)[1])
+    words = words[first]
     words = words[words.any(axis=1)]
     return Bits(words, (words.shape[0], confidence.shape[1]))
 
 
-def cover(X: Bits, basis: Bits, rank: int, *, weights: tuple[float, float] = (1.0, 1.0)) -> tuple[Array, Array]:
-    """Return (W, H) of the greedy choice of ``rank`` rows of ``basis`` (q x m) to cover X (n x m)."""
+def cover(
+    X: Bits,
+    basis: Bits,
+    rank: int,
+    *,
+    weights: tuple[float, float] = (1.0, 1.0),
+    usage: Array | None = None,
+    keep: int | None = None,
+) -> tuple[Array, Array]:
+    """Return (W, H) of the greedy choice of ``rank`` rows of ``basis`` (q x m) to cover X (n x m).
+
+    Row i counts ``usage[i]`` times, as if it stood there that often. ``keep`` looks on only at the so many candidates
+    that gain most by themselves (None: at all of them).
+    """
     price = float(weights[0]), float(weights[1])
+    mass = np.ones(X.shape[0]) if usage is None else np.asarray(usage, dtype=np.float64)
     W, H = np.zeros((X.shape[0], rank), np.uint8), np.zeros((rank, X.words.shape[1]), np.uint64)
     covered = np.zeros_like(X.words)
-    gains = _first_gains(*columns(X), basis.words, X.shape[0], price)
+    gains, words = _first_gains(*columns(X), basis.words, mass, price), basis.words
+    if keep is not None and keep < gains.size:
+        top = np.sort(np.argsort(-gains, kind="stable")[:keep])
+        gains, words = gains[top], words[top]
+    places = word_places(words)
     for component in range(rank):
         if gains.max(initial=0.0) <= 1e-9:
             break
-        pattern = basis.words[gains.argmax()]
+        pattern = words[gains.argmax()]
         used = _rows_with_gain(X.words, covered, pattern, price)
         W[used, component] = 1
         H[component] = pattern
-        gains += _change_of_gains(X.words[used], covered[used], basis.words, pattern, price)
+        gains += _change_of_gains((X.words[used], covered[used], mass[used]), words, places, pattern, price)
         covered[used] |= pattern
     return W, unpack(Bits(H, (rank, X.shape[1])))
+
+
+@kernel
+def _fingerprints(words: Array) -> Array:
+    """Return 64 bits for every row, equal for equal rows (multiply and shift, as in splitmix64)."""
+    out = np.zeros(words.shape[0], np.uint64)
+    for i in range(words.shape[0]):
+        seen = np.uint64(0)
+        for q in range(words.shape[1]):
+            seen = (seen ^ words[i, q]) * np.uint64(0x9E3779B97F4A7C15)
+            seen ^= seen >> np.uint64(31)
+        out[i] = seen
+    return out
 
 
 @kernel
@@ -95,10 +151,10 @@ def _value(ones: int, fresh: int, price: tuple[float, float]) -> float:
 
 
 @kernel
-def _first_gains(indptr: Array, rows: Array, basis: Array, n: int, price: tuple[float, float]) -> Array:
+def _first_gains(indptr: Array, rows: Array, basis: Array, usage: Array, price: tuple[float, float]) -> Array:
     gains = np.zeros(basis.shape[0])
-    hits = np.zeros(n, np.int64)
-    touched = np.empty(n, np.int64)
+    hits = np.zeros(usage.size, np.int64)
+    touched = np.empty(usage.size, np.int64)
     for c in range(basis.shape[0]):
         size, width = 0, 0
         for q in range(basis.shape[1]):
@@ -113,7 +169,7 @@ def _first_gains(indptr: Array, rows: Array, basis: Array, n: int, price: tuple[
                         size += 1
                     hits[rows[p]] += 1
         for i in touched[:size]:
-            gains[c] += _value(hits[i], width, price)
+            gains[c] += usage[i] * _value(hits[i], width, price)
             hits[i] = 0
     return gains
 
@@ -132,21 +188,34 @@ def _rows_with_gain(X: Array, covered: Array, pattern: Array, price: tuple[float
 
 
 @kernel
-def _change_of_gains(X: Array, covered: Array, basis: Array, pattern: Array, price: tuple[float, float]) -> Array:
-    """Return by candidate how its gain over the rows X (those that use ``pattern``) changes."""
+def _change_of_gains(
+    rows: tuple[Array, Array, Array],
+    basis: Array,
+    places: tuple[Array, Array],
+    pattern: Array,
+    price: tuple[float, float],
+) -> Array:
+    """Return by candidate how its gain over ``rows`` changes: bits, cover and usage of those that use ``pattern``."""
+    X, covered, usage = rows
     change = np.zeros(basis.shape[0])
+    indptr, words = places
     for c in range(basis.shape[0]):
-        if not np.any(basis[c] & pattern):
+        where = words[indptr[c] : indptr[c + 1]]
+        meets = False
+        for q in where:
+            meets |= (basis[c, q] & pattern[q]) != 0
+        if not meets:
             continue
-        places = np.flatnonzero(basis[c])
         for i in range(X.shape[0]):
-            ones, fresh, new_ones, new_fresh = 0, 0, 0, 0
-            for q in places:
+            ones, fresh, lost_ones, lost = 0, 0, 0, 0
+            for q in where:
                 word = basis[c, q] & ~covered[i, q]
+                hit = word & X[i, q]
                 fresh += popcount(word)
-                ones += popcount(word & X[i, q])
-                word &= ~pattern[q]
-                new_fresh += popcount(word)
-                new_ones += popcount(word & X[i, q])
-            change[c] += _value(new_ones, new_fresh, price) - _value(ones, fresh, price)
+                ones += popcount(hit)
+                lost += popcount(word & pattern[q])
+                lost_ones += popcount(hit & pattern[q])
+            if lost:
+                after = _value(ones - lost_ones, fresh - lost, price)
+                change[c] += usage[i] * (after - _value(ones, fresh, price))
     return change

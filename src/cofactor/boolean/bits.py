@@ -146,6 +146,12 @@ def error(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> int:
     return tally(X, W, H).error
 
 
+def row_errors(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Array:
+    """Return |x xor (w o H)| of every row (n, int64)."""
+    X, W, H = as_bits(X), as_bits(W), as_bits(H)
+    return _row_errors(X.words, W.words, H.words)
+
+
 def loss(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> float:
     """Return |X xor (W o H)| / |X|."""
     return tally(X, W, H).loss
@@ -207,6 +213,17 @@ def _tally(X: Array, W: Array, H: Array) -> tuple[int, int, int]:
             covered += popcount(X[i, q] & row[q])
             excess += popcount(row[q] & ~X[i, q])
     return ones, covered, excess
+
+
+@kernel
+def _row_errors(X: Array, W: Array, H: Array) -> Array:
+    out = np.zeros(X.shape[0], np.int64)
+    row = np.empty(H.shape[1], np.uint64)
+    for i in range(X.shape[0]):
+        union(W[i], H, row)
+        for q in range(row.size):
+            out[i] += popcount(X[i, q] ^ row[q])
+    return out
 
 
 @kernel

@@ -14,17 +14,22 @@ from cofactor.types import Array, Data
 
 @dataclass(frozen=True)
 class Boolean:
-    """W, H in [0, 1] while they are relaxed, 0 or 1 when final; R = W o H."""
+    """W, H in [0, 1] while they are relaxed, 0 or 1 when final; R = W o H.
 
+    Starts are uniform in [0, ``top``]. The papers have 1, where W H is k/4 in every cell: on sparse data the first
+    steps push most components to zero, and none comes back.
+    """
+
+    top: float = 1.0
     kind = "boolean"
 
     def first_factor(self, rank: int, n_features: int, rng: np.random.Generator) -> Array:
-        """Uniform in [0, 1]."""
-        return rng.random((rank, n_features))
+        """Uniform in [0, top]."""
+        return self.top * rng.random((rank, n_features))
 
     def first_codes(self, X: Data, H: Array, rng: np.random.Generator) -> Array:
-        """Uniform in [0, 1]."""
-        return rng.random((X.shape[0], len(H))).astype(H.dtype)
+        """Uniform in [0, top]."""
+        return (self.top * rng.random((X.shape[0], len(H)))).astype(H.dtype)
 
     def scale(self, W: Array, H: Array) -> tuple[Array, Array]:
         """Change nothing: the distance of a cell to 0 and to 1 is what counts."""

@@ -39,10 +39,11 @@ def factorize(
     params: Relaxation = DEFAULT,
     steps: int = 500,
     dtype: type = np.float32,
+    top: float = 1.0,
 ) -> tuple[Array, Array]:
-    """Return Boolean (W n x k, H k x m), uint8: iPALM from a uniform start, then rounded at 1/2."""
+    """Return Boolean (W n x k, H k x m), uint8: iPALM from a start uniform in [0, top], then rounded at 1/2."""
     check_boolean(X)
-    W, H = relax(as_float(X, dtype), rank, rng, params=params, steps=steps)
+    W, H = relax(as_float(X, dtype), rank, rng, params=params, steps=steps, top=top)
     return binary(W), binary(H)
 
 
@@ -53,11 +54,12 @@ def relax(
     *,
     params: Relaxation = DEFAULT,
     steps: int = 500,
+    top: float = 1.0,
 ) -> tuple[Array, Array]:
     """Return the relaxed (W n x k, H k x m) in [0, 1] before rounding; X as :func:`as_float` gives it."""
     rng = np.random.default_rng(0) if rng is None else rng
-    W = rng.random((X.shape[0], rank)).astype(X.dtype)
-    H = rng.random((rank, X.shape[1])).astype(X.dtype)
+    W = (top * rng.random((X.shape[0], rank))).astype(X.dtype)
+    H = (top * rng.random((rank, X.shape[1]))).astype(X.dtype)
     W_prev, H_prev = W, H
     for t in range(steps):
         new_W, new_H = ipalm_step(X, W, H, W_prev=W_prev, H_prev=H_prev, t=t, params=params)

@@ -59,3 +59,19 @@ def add_bits(word: np.uint64, q: int, out: Array, by: int = 1) -> None:
     while word != 0:
         out[64 * q + lowest(word)] += by
         word &= word - ONE
+
+
+@kernel
+def word_places(rows: Array) -> tuple[Array, Array]:
+    """Return (indptr, words): the words of row i that are not zero are ``words[indptr[i]:indptr[i + 1]]``."""
+    indptr = np.zeros(rows.shape[0] + 1, np.int64)
+    for i in range(rows.shape[0]):
+        indptr[i + 1] = indptr[i] + np.count_nonzero(rows[i])
+    words = np.empty(indptr[-1], np.int64)
+    for i in range(rows.shape[0]):
+        p = indptr[i]
+        for q in range(rows.shape[1]):
+            if rows[i, q] != 0:
+                words[p] = q
+                p += 1
+    return indptr, words

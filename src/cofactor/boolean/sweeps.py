@@ -35,11 +35,15 @@ class Changes(NamedTuple):
     overlap: Array
 
 
-def counts(X: Bits | Data, W: Bits | Data, H: Bits | Data, component: int) -> Array:
-    """Return (2, m) int64: errors by column with H[component] all 0 and all 1, over rows that use it."""
+def counts(X: Bits | Data, W: Bits | Data, H: Bits | Data, component: int, usage: Array | None = None) -> Array:
+    """Return (2, m) int64: errors by column with H[component] all 0 and all 1, over rows that use it.
+
+    With ``usage`` (n, int64) row i counts that many times.
+    """
     X, W, H = as_bits(X), as_bits(W), as_bits(H)
+    mass = np.ones(X.shape[0], np.int64) if usage is None else usage
     out = np.zeros((2, 64 * X.words.shape[1]), np.int64)
-    used = _counts(X.words, W.words, H.words, component, out)
+    used = _counts((X.words, W.words, mass), H.words, component, out)
     out[1] = used - out[1]
     return out[:, : X.shape[1]]
 
@@ -77,23 +81,57 @@ def choose_all(changes: Changes, current: Array) -> Array:
         price[flipped, columns] = np.iinfo(np.int64).max // 2
 
 
-def sweep(X: Bits | Data, W: Bits | Data, H: Array) -> Array:
+def uncovered(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Array:
+    """Return by column (m, int64) the ones of X outside W o H; additive over clients."""
+    X, W, H = as_bits(X), as_bits(W), as_bits(H)
+    out = np.zeros(64 * X.words.shape[1], np.int64)
+    _uncovered(X.words, W.words, H.words, out)
+    return out[: X.shape[1]]
+
+
+def reseed(H: Array, usage: Array, uncovered: Array) -> Array:
+    """Return H with every unused component at one column, those with most uncovered ones first.
+
+    A component of one column costs nothing where it is used, and gains every one of that column that nobody covers.
+    """
+    unused = np.flatnonzero(usage == 0)
+    columns = np.argsort(-uncovered, kind="stable")[: unused.size]
+    columns = columns[uncovered[columns] > 0]
+    new = np.array(H, dtype=np.uint8)
+    new[unused[: columns.size]] = 0
+    new[unused[: columns.size], columns] = 1
+    return new
+
+
+def sweep(X: Bits | Data, W: Bits | Data, H: Array, *, usage: Array | None = None) -> Array:
     """Return H (k x m, uint8) after one exact sweep over its components with the codes W fixed."""
     X, W, new = as_bits(X), as_bits(W), np.array(H, dtype=np.uint8)
     packed = pack(new)
     for component in range(new.shape[0]):
-        new[component] = choose(counts(X, W, packed, component), new[component])
+        new[component] = choose(counts(X, W, packed, component, usage), new[component])
         packed.words[component] = pack(new[component : component + 1]).words[0]
     return new
 
 
-def polish(X: Bits | Data, H: Array, *, sweeps: int = 3, codes: Array | None = None) -> tuple[Array, Array]:
-    """Return (W, H) after a refit and up to ``sweeps`` sweeps, each with a refit; stops when H stays."""
+def polish(
+    X: Bits | Data,
+    H: Array,
+    *,
+    sweeps: int = 3,
+    codes: Array | None = None,
+    usage: Array | None = None,
+) -> tuple[Array, Array]:
+    """Return (W, H) after a refit and up to ``sweeps`` sweeps, each with a refit; stops when H stays.
+
+    With ``usage`` (n, int64) row i counts that many times.
+    """
     X = as_bits(X)
     H = np.asarray(H, dtype=np.uint8)
     W = greedy_refit(X, H, codes=codes)
     for _ in range(sweeps):
-        new = sweep(X, W, H)
+        new = sweep(X, W, H, usage=usage)
+        if usage is None:
+            new = _alive(X, W, new)
         if np.array_equal(new, H):
             break
         H = new
@@ -101,19 +139,35 @@ def polish(X: Bits | Data, H: Array, *, sweeps: int = 3, codes: Array | None = N
     return W, H
 
 
+def _alive(X: Bits, W: Array, H: Array) -> Array:
+    """Return H with its unused components seeded anew."""
+    used = np.count_nonzero(W, axis=0)
+    return H if used.all() else reseed(H, used, uncovered(X, W, H))
+
+
 @kernel
-def _counts(X: Array, W: Array, H: Array, component: int, out: Array) -> int:
+def _counts(rows: tuple[Array, Array, Array], H: Array, component: int, out: Array) -> int:
+    X, W, usage = rows
     used = 0
     others = np.empty(X.shape[1], np.uint64)
     for i in range(X.shape[0]):
         if not get(W[i], component):
             continue
-        used += 1
+        used += usage[i]
         union(W[i], H, others, component)
         for q in range(others.size):
-            add_bits(X[i, q] ^ others[q], q, out[0])
-            add_bits(X[i, q], q, out[1])
+            add_bits(X[i, q] ^ others[q], q, out[0], usage[i])
+            add_bits(X[i, q], q, out[1], usage[i])
     return used
+
+
+@kernel
+def _uncovered(X: Array, W: Array, H: Array, out: Array) -> None:
+    row = np.empty(X.shape[1], np.uint64)
+    for i in range(X.shape[0]):
+        union(W[i], H, row)
+        for q in range(row.size):
+            add_bits(X[i, q] & ~row[q], q, out)
 
 
 @kernel

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
-from cofactor.boolean.bits import pack, product, unpack
+from cofactor.boolean.asso import cover, covers, enough
+from cofactor.boolean.bits import Bits, pack, row_errors
 from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.elbmf import DEFAULT, Relaxation
 from cofactor.boolean.prox import lam_at
+from cofactor.boolean.sweeps import polish
 from cofactor.combine.aggregators import factors
 from cofactor.combine.align import Lap, cost
 from cofactor.combine.barycenter import aligned_mean
 from cofactor.method import total
 from cofactor.schedules import at
-from cofactor.types import Align, Array, Factorizer, Message
+from cofactor.types import Align, Array, Message
 
 PASSES = 10
+CLOSE = 0.06
+"""Which share of errors on the union says nothing about the errors on the rows."""
 STARTS = 8
 """Of how many clients (the heaviest) the factor is tried as the first centre of an alignment."""
 
@@ -127,15 +133,17 @@ class Ballot:
 
 @dataclass(frozen=True)
 class BooleanUnion:
-    """Factorize the union of the clients' components, each as often as it is used (ours).
+    """Factorize the union of the clients' components, each weighted by how many rows use it (ours).
 
-    Component l of client j enters ``max(1, copies usage / n_j)`` times; of the candidates ``solve`` the factor
-    with the fewest errors, weighted by the usage counts, wins. Where no client found a component, H is empty.
+    Tried are greedy covers of the union by ASSO's candidates and by the components themselves; the best has the fewest
+    weighted errors. Weights are the roots of the usage counts: by the counts themselves a tile that few rows have is
+    worth less than the noise around a large one. A ``shortlist`` stacks several factors (shortlist k x m), a third each
+    by roots, by counts, and own ones of clients: only the clients can say which one fits the rows, because a usage
+    count does not say which components a row uses together. Where no client found a component, H is empty.
     """
 
     rank: int
-    solve: tuple[Factorizer, ...]
-    copies: int = 30
+    shortlist: int = 1
     additive = False
     streams = False
 
@@ -152,28 +160,65 @@ class BooleanUnion:
         return Message({"factor": H.astype(np.uint8), "usage": usage}, float(len(W)))
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
-        """Return the best factor of the union (uint8)."""
+        """Return the best factors of the union (uint8), the best first."""
         rows = np.vstack(factors(messages))
-        usage = np.concatenate([m.arrays["usage"] for m in messages])
-        share = np.concatenate([m.arrays["usage"] / m.weight for m in messages])
+        usage = np.concatenate([m.arrays["usage"] for m in messages]).astype(np.int64)
         found = rows.any(axis=1) & (usage > 0)
-        rows, usage, share = rows[found], usage[found], share[found]
-        if len(rows) == 0:
-            return np.zeros(current.shape, np.uint8)
-        stack = np.repeat(rows, np.maximum(1, np.rint(self.copies * share)).astype(int), axis=0)
-        tried = [self._solve(stack, solve, seed) for seed, solve in enumerate(self.solve)]
-        return min(tried, key=lambda H: float(usage @ _row_errors(rows, H)))
+        if not found.any():
+            return np.zeros((self.shortlist * self.rank, rows.shape[1]), np.uint8)
+        rows, usage = sparse.csr_array(rows[found]), usage[found]
+        root, plain = Union(rows, np.rint(10 * np.sqrt(usage)).astype(np.int64)), Union(rows, usage)
+        best = root.ranked(root.covers(self.rank))
+        if self.shortlist > 1:
+            third = self.shortlist // 3
+            own, other = plain.ranked(self._own(messages)), plain.ranked(plain.covers(self.rank))
+            best = [*best[:third], *other[:third], *own[:third], *best[third:], *other[third:]]
+        best = best[: self.shortlist]
+        return np.vstack([_padded(H, self.rank) for H in (*best, *best[:1] * (self.shortlist - len(best)))])
 
-    def _solve(self, stack: Array, solve: Factorizer, seed: int) -> Array:
-        H = np.zeros((self.rank, stack.shape[1]), np.uint8)
-        r = min(self.rank, *stack.shape)
-        H[:r] = solve(stack, r, np.random.default_rng(seed))[1]
-        return H
+    def _own(self, messages: list[Message]) -> list[Array]:
+        """Return the factors of the heaviest clients, the k most used components of each."""
+        heavy = sorted(messages, key=lambda m: -m.weight)[:STARTS]
+        tops = [np.sort(np.argsort(-m.arrays["usage"], kind="stable")[: self.rank]) for m in heavy]
+        return [m.arrays["factor"][top] for m, top in zip(heavy, tops, strict=True)]
 
 
-def _row_errors(X: Array, H: Array) -> Array:
-    """Errors of every row under its greedy cover by H."""
-    return np.count_nonzero(unpack(product(greedy_refit(X, H), pack(H))) != X, axis=1)
+class Union(NamedTuple):
+    """Components of all clients (r x m, sparse) and how much each counts."""
+
+    rows: Any
+    usage: Array
+
+    def covers(self, rank: int) -> list[Array]:
+        """Return greedy factors: for every threshold of ASSO, and of the components themselves."""
+        bits = pack(self.rows)
+        itself = cover(bits, Bits(np.unique(bits.words, axis=0), bits.shape), rank, usage=self.usage)
+        found = [*covers(bits, self.rows, rank, usage=self.usage, keep=enough(rank)), itself]
+        return [polish(bits, H, codes=W, usage=self.usage)[1] for W, H in found]
+
+    def ranked(self, Hs: list[Array]) -> list[Array]:
+        """Return the distinct factors, best first: by weighted errors, and by agreement where these are close.
+
+        Errors within the share ``CLOSE`` of the lowest say nothing about the rows; that several ways led to one factor
+        does.
+        """
+        bits, seen = pack(self.rows), Counter(_name(H) for H in Hs)
+        distinct = list({_name(H): H for H in Hs}.values())
+        errors = np.array([self.usage @ row_errors(bits, greedy_refit(bits, H), H) for H in distinct])
+        far = errors > (1 + CLOSE) * errors.min()
+        agreed = np.array([0 if f else -seen[_name(H)] for f, H in zip(far, distinct)])
+        order = np.lexsort((errors, agreed, far))
+        return [distinct[i] for i in order]
+
+
+def _name(H: Array) -> bytes:
+    """Return the same bytes for factors that differ in the order of their components only."""
+    return H[np.lexsort(H.T)].tobytes()
+
+
+def _padded(H: Array, rank: int) -> Array:
+    """Return H (k x m) with empty components where it has too few."""
+    return np.vstack([H, np.zeros((rank - len(H), H.shape[1]), H.dtype)]).astype(np.uint8)
 
 
 def aligned_from(Hs: list[Array], weights: Array, center: Array | None, *, align: Align) -> Array:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cofactor.boolean import asso, elbmf
+from cofactor.boolean import elbmf
 from cofactor.boolean.binary import Binary
 from cofactor.boolean.cube import Boolean
 from cofactor.boolean.elbmf import Relaxation
-from cofactor.boolean.factorizers import Best, Plain
+from cofactor.boolean.factorizers import Adaptive, Asso, Plain, Polished
 from cofactor.boolean.factorizers import catalog as factorizers
 from cofactor.boolean.prox import Prox, alb_prox, elb_prox
 from cofactor.combine.align import Lap
@@ -17,14 +17,21 @@ from cofactor.combine.ballots import Ballot, BooleanUnion, ProximalMean
 from cofactor.combine.ballots import catalog as rules
 from cofactor.method import Method
 from cofactor.methods.averaged import Averaged
-from cofactor.methods.boolean_sweeps import check_plan, swept
+from cofactor.methods.boolean_sweeps import Sweeps, Trial, check_plan, swept
 from cofactor.methods.one_shot import OneShot
+from cofactor.methods.staged import Staged
 from cofactor.methods.summed import Summed
 from cofactor.schedules import Switch
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, Factorizer
 
 GROWTH = 145.0
 """By how much the rate of the regularizer grows over a plan: 1.005^1000 and 1.01^500 of the paper are both this."""
+
+START = 0.3
+"""Top of the uniform start of our own relaxations; see :class:`~cofactor.boolean.cube.Boolean`."""
+
+SHORTLIST = 6
+"""How many factors of the server the clients of ``boolean-oneshot`` choose among."""
 
 ALIGN: dict[str | None, tuple[Any, Any]] = {
     None: (None, None),
@@ -81,7 +88,7 @@ def _averaged(prox: Prox, what: str) -> Callable[..., Method]:
 def exact(rank: int, *, rounds: int = 50, steps: int = 10, rate: float | None = None, sweeps: int = 0) -> Method:
     """Relaxed factorization from sums of statistics: no drift, whatever the clients hold."""
     params = _relaxation(rounds, sweeps, steps=steps, rate=rate, prox=elb_prox)
-    method = Summed(rank, Binary(params, steps), momentum=0.0, space=Boolean())
+    method = Summed(rank, Binary(params, steps), momentum=0.0, space=Boolean(START))
     return swept(method, rounds=rounds, sweeps=sweeps)
 
 
@@ -98,18 +105,20 @@ def _ballot(name: str, what: str) -> Callable[..., Method]:
     return make
 
 
-def oneshot(
-    rank: int, *, local: str = "best", local_rank: int | None = None, copies: int = 30, sweeps: int = 0
-) -> Method:
-    """One upload of Boolean components with their usage counts; the server factorizes the union."""
-    asso_, elbmf_ = Plain(asso.factorize), Plain(elbmf.factorize)
-    locals_ = {"best": Best((asso_, elbmf_), margin=0.05), "asso": Best((asso_,)), "elbmf": Best((elbmf_,))}
+def oneshot(rank: int, *, local: str = "best", local_rank: int | None = None, sweeps: int = 0) -> Method:
+    """One upload of Boolean components with their usage counts; the server factorizes the union.
+
+    Where ``sweeps`` follow, the clients first choose among the server's best factors (one round).
+    """
+    elbmf_ = Polished(Plain(elbmf.factorize, (("top", START),)))
+    locals_: dict[str, Factorizer] = {"best": Adaptive(Asso(), elbmf_), "asso": Asso(), "elbmf": elbmf_}
     if local not in locals_:
         raise CofactorError(f"local: expected one of {', '.join(locals_)}; found {local!r}.")
-    # ELBMF finds lower errors of the union than ASSO, but not of the data: it merges components of one client
-    union = BooleanUnion(rank, (Best((asso_,)),), copies)
-    method = OneShot(rank, locals_[local], union, local_rank, space=Boolean())
-    return swept(method, rounds=1 + sweeps, sweeps=sweeps)
+    method = OneShot(rank, locals_[local], BooleanUnion(rank, SHORTLIST if sweeps else 1), local_rank, space=Boolean())
+    if not sweeps:
+        return method
+    check_plan(1 + sweeps, sweeps)
+    return Staged(method, 1, Staged(Trial(rank, SHORTLIST), 1, Sweeps(rank, sweeps)))
 
 
 FACTORS, VOTES = "weighted factors, with align=None", "votes, with align=None"

@@ -10,7 +10,7 @@ import numpy as np
 from cofactor.boolean.bits import Bits, error, pack
 from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.elbmf import binary
-from cofactor.boolean.sweeps import Changes, changes, choose_all
+from cofactor.boolean.sweeps import Changes, changes, choose_all, reseed, uncovered
 from cofactor.method import Method, Traits, total
 from cofactor.methods.refusals import NONE
 from cofactor.methods.staged import Staged
@@ -23,8 +23,10 @@ class Sweeps:
     """``rounds`` Boolean sweeps of a factor that another method found.
 
     In a sweep each client refits its codes (a row keeps its old code unless the new one has fewer errors) and
-    sends by how much the error changes with each bit of H and which components share rows; the server sums and
-    flips what cannot raise the total (:mod:`cofactor.boolean.sweeps`). Absent clients are not counted.
+    sends by how much the error changes with each bit of H, which components share rows, and the ones that no
+    component covers, by column; the server sums and flips what cannot raise the total
+    (:mod:`cofactor.boolean.sweeps`). A component that no row uses begins anew as the column with most uncovered ones,
+    which can only help, and grows in the next sweep. Absent clients are not counted.
     """
 
     rank: int
@@ -41,8 +43,9 @@ class Sweeps:
         raise PrivacyError(NONE)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """``cells`` (k x m), ``overlap`` (k x k) and ``error``, all counts."""
-        return {"cells": (self.rank, n_features), "overlap": (self.rank, self.rank), "error": ()}
+        """``cells`` (k x m), ``overlap`` (k x k), ``uncovered`` (m) and ``error``, all counts."""
+        counts = {"cells": (self.rank, n_features), "overlap": (self.rank, self.rank)}
+        return {**counts, "uncovered": (n_features,), "error": ()}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Begin at the given factor, rounded to bits; without one there is nothing to sweep."""
@@ -58,18 +61,76 @@ class Sweeps:
         X, H = Bits(words, data.shape), pack(shared.factor)
         W = greedy_refit(X, H, codes=local.codes)
         cells, overlap = changes(X, W, H)
-        sent = {"cells": cells, "overlap": overlap, "error": np.int64(error(X, W, H))}
+        left = {"uncovered": uncovered(X, W, H), "error": np.int64(error(X, W, H))}
+        sent = {"cells": cells, "overlap": overlap, **left}
         return Local(W, {"words": words}), Message(sent, float(len(W)))
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """Flip bits of H."""
+        """Flip bits of H; seed unused components."""
         sums = {name: np.rint(a).astype(np.int64) for name, a in total(messages).arrays.items()}
         H = choose_all(Changes(sums["cells"], sums["overlap"]), shared.factor)
+        H = reseed(H, np.diag(sums["overlap"]), sums["uncovered"])
         return Shared(H, loss=0.5 * float(sums["error"]), drift=0.0)
 
     def factor(self, shared: Shared) -> Array:
-        """Return H: swept, or rounded if the run ended before."""
-        return binary(shared.factor)
+        """Return H: swept, or rounded if the run ended before (then the first of a shortlist)."""
+        return binary(shared.factor)[: self.rank]
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """Greedy cover."""
+        return greedy_refit(data, factor)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One round in which the clients choose among ``count`` factors that another method brings, stacked.
+
+    Each client sends its errors under every one of them, after a greedy refit; the server takes the one with the
+    smallest sum.
+    """
+
+    rank: int
+    count: int
+
+    rounds = 1
+    traits = Traits("boolean", additive=True, rowwise=0)
+
+    def partial(self) -> Self:
+        """Absent clients have no say."""
+        return self
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse."""
+        raise PrivacyError(NONE)
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """``errors`` (count)."""
+        return {"errors": (self.count,)}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Begin at the stacked factors (count k x m)."""
+        return Shared(np.zeros((self.count * self.rank, n_features), np.uint8) if factor is None else binary(factor))
+
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
+        """Keep nothing."""
+        return Local(np.zeros((data.shape[0], self.rank), np.uint8))
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Count the errors under each factor."""
+        X = pack(data)
+        Hs = [pack(H) for H in np.split(shared.factor, self.count)]
+        wrong = np.array([error(X, greedy_refit(X, H), H) for H in Hs], np.int64)
+        return local, Message({"errors": wrong}, float(data.shape[0]))
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Take the factor with the fewest errors."""
+        errors = total(messages).arrays["errors"]
+        best = int(np.argmin(errors))
+        return Shared(np.split(shared.factor, self.count)[best], loss=0.5 * float(errors[best]), drift=0.0)
+
+    def factor(self, shared: Shared) -> Array:
+        """Return the chosen factor, or the first one if the run ended before."""
+        return binary(shared.factor)[: self.rank]
 
     def refit(self, data: Data, factor: Array) -> Array:
         """Greedy cover."""
