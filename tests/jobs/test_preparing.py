@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,12 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.inspect import audit
 from cofactor.jobs.job import fit, prepare, resume
+from cofactor.jobs.judge import add_pooled
 from cofactor.jobs.new_rows import annotate_file, markers, transform
 from cofactor.jobs.place import Place
+from cofactor.jobs.ranks import scan_ranks
 from cofactor.privacy.errors import PrivacyError
+from cofactor.select import select_rank
 from cofactor.types import CofactorError
 
 with warnings.catch_warnings():
@@ -155,6 +159,15 @@ def test_private_runs_take_rows_alone_and_have_no_markers(home: Path, tmp_path: 
     assert not (folder.path / "markers.tsv").exists()
     with pytest.raises(CofactorError, match=r"has no markers: it is private"):
         markers(folder, 3)
+
+
+def test_pooled_bounds_and_rank_scans_are_prepared_too(home: Path, folder: RunFolder, tmp_path: Path) -> None:
+    run = RunFolder(Path(shutil.copytree(folder.path, tmp_path / "run")))
+    result = add_pooled(run)
+    assert result.pooled_error == pytest.approx(folder.evaluation().error, rel=0.02)
+    scan = scan_ranks(config_of(home), [2, 3], seeds=1)
+    ready = prepare(config_of(home), Place()).inputs.data
+    assert scan.to_dict() == select_rank(ready, [2, 3], seeds=1, seed=0).to_dict()
 
 
 def test_raw_counts_are_hinted_at_and_bad_cells_are_named(home: Path, tmp_path: Path) -> None:

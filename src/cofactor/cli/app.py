@@ -179,6 +179,7 @@ def rank(
     group_by: Annotated[str | None, typer.Option(help="One file: a column that names the client.")] = None,
     features: Annotated[str, typer.Option(help="Match features by name: same, intersection, position.")] = "same",
     layer: Annotated[str | None, typer.Option(help="Layer of h5ad files.")] = None,
+    prepare: Annotated[str | None, typer.Option(help="Steps before, as those of `cofactor fit`.")] = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -191,6 +192,7 @@ def rank(
     from cofactor.jobs.config import Config
 
     settings: dict[str, Any] = {"features": features, "layer": layer, "group_by": group_by, "seed": seed}
+    settings["prepare"] = prepare
     config = Config(inputs, 1, **settings)
     verbs.rank(config, _ranks(ranks), out, seeds=seeds, as_json=json, quiet=quiet)
 

@@ -12,6 +12,7 @@ from cofactor import kinds
 from cofactor.engines.history import ENDED
 from cofactor.engines.loop import Run, run
 from cofactor.engines.over import unsure
+from cofactor.jobs import preparing
 from cofactor.jobs.conclude import TOP, Finding
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -158,6 +159,7 @@ def add_pooled(folder: RunFolder) -> Evaluation:
         raise CofactorError("exact-als is the pooled answer already; a pooled bound is there for real data only.")
     config = replace(config, method="exact", options={}) if config.kind == "blocks" else config
     _, inputs = read(config, Place())
+    inputs, _ = preparing.prepare(config, inputs, Place(), folder.preparation())
     kind = kinds.named(config.kind)
     if not kind.compares or inputs.known is not None:
         raise CofactorError("a pooled bound is there for real data with the same features at every client only.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from cofactor.jobs import preparing
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
@@ -20,6 +21,7 @@ from cofactor.types import CofactorError
 def scan_ranks(config: Config, ranks: Sequence[int], *, seeds: int = 3) -> Found:
     """Scan ranks over the inputs of a configuration."""
     _, inputs = read(config, Place())
+    inputs, _ = preparing.prepare(config, inputs, Place(), {})
     if inputs.known is not None:
         raise CofactorError("a rank scan needs the same features at every client; use --features intersection.")
     return select_rank(inputs.data, ranks, seeds=seeds, seed=config.seed)
