@@ -223,7 +223,8 @@ def test_raw_counts_get_a_hint_and_only_they_do():
     with pytest.warns(UserWarning, match=r"look like raw counts .* prepare='library,log1p'"):
         FederatedNMF(2, random_state=0).fit(annotated(counts.astype(float)))
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("error", message="the values look like")
+        warnings.filterwarnings("error", message="prepare")
         FederatedNMF(2, random_state=0, prepare="library,log1p", tol=1e-2).fit(annotated(counts.astype(float)))
         FederatedNMF(2, random_state=0, tol=1e-2).fit(counts)  # without names they may be anything, as pixels
 
