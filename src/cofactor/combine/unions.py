@@ -26,8 +26,8 @@ SHORT = 6
 """Iterations between two halvings of the restarts."""
 REDUCING = 12
 """Iterations in which a union is summarized for them."""
-FINALISTS = 8
-"""Restarts that are left in the end: the best one is kept, the others say how sure it is."""
+FINALISTS, LAST = 8, 2
+"""Restarts that are left in the end, to say how sure the best one is, and those that are tried on all clients."""
 SETTLING = 24
 """Iterations of each finalist."""
 HAIR = 1e-2
@@ -113,12 +113,13 @@ def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: i
     wide = union.rows.shape[1] > 2 * WIDE
     index = union.widest(WIDE) if wide else np.arange(union.rows.shape[1])
     seen = union.columns(index) if wide else union
-    found = _finalists(_reduced(seen, rank, rng), rank, rng, restarts)
-    if found[0].union is not seen:
-        found = [Descent(seen, run.H) for run in found]
-    found = sorted([run.advance(SETTLING) for run in found], key=lambda run: run.loss)
-    sure = _agreement(found) if len(found) > 1 else np.full(rank, np.nan)
-    best = found[0].spread(union, index) if wide else found[0]
+    reduced = _reduced(seen, rank, rng)
+    found = [run.advance(SETTLING) for run in _finalists(reduced, rank, rng, restarts)]
+    found.sort(key=lambda run: run.loss)
+    whole = found if reduced is seen else [Descent(seen, run.H).advance(2 * SHORT) for run in found[:LAST]]
+    first = int(np.argmin([run.loss for run in whole]))
+    sure = _agreement([found[first], *found[:first], *found[first + 1 :]])
+    best = whole[first].spread(union, index) if wide else whole[first]
     best.settled = False
     return best.advance(iterations), sure
 
@@ -126,6 +127,8 @@ def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: i
 def _agreement(found: list[Descent]) -> Array:
     """Return the worst matched cosine of every component of the first with those that lose hardly more."""
     best, *others = found
+    if not others:
+        return np.full(len(best.H), np.nan)
     most = best.loss + HAIR * (best.loss + best.union.rest)
     return np.min([np.ones(len(best.H)), *(cosines(best.H, run.H) for run in others if run.loss <= most)], axis=0)
 
