@@ -1,5 +1,6 @@
 """The flare engine over a wire of calls: the inline result through bytes, faults that it survives, and hostile ones."""
 
+import random
 import threading
 import time
 
@@ -9,6 +10,7 @@ from tests.helpers.federation import blocks, flare_over
 from tests.helpers.methods import NAMES, ROUNDS, case
 
 from cofactor import run
+from cofactor.engines import flare_clients
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.flare import Flare
 from cofactor.engines.flare_clients import REFUSALS, Patience, Refused, Short
@@ -306,3 +308,32 @@ def test_formats_hold_numbers_and_nothing_else():
     for value in (object(), {1.5: 2}, np.array(["text"]), np.array([object()]), {True: 1}):
         with pytest.raises(FormatError):
             pack(value)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_faults_lose_no_run(seed, tmp_path, monkeypatch):
+    """Replies are lost, clients fall silent and come back, jobs end and begin again: the factor is the quiet one."""
+    for name, seconds in (("LOOK", 0.01), ("AGAIN", 0.02), ("PING", 0.05)):
+        monkeypatch.setattr(flare_clients, name, seconds)
+    draw, lock, dead = random.Random(seed), threading.Lock(), {}
+    name = ["exact", "fedavg", "fnmf-lap", "syn-sd"][seed % 4]
+    Xs, method = blocks((12, 9, 15, 11), features=8), catalog.make(name, 3)
+    plan = Plan(rounds=10, seed=seed)
+
+    def tamper(client, frame, reply):
+        with lock:
+            now = time.monotonic()
+            if draw.random() < 0.02:
+                dead[client] = now + draw.choice([0.05, 0.3])  # shorter and longer than the patience
+            return None if dead.get(client, 0) > now or draw.random() < 0.05 else reply
+
+    checkpoint, ends = Checkpoint(tmp_path / "server.npz"), 0
+    while True:
+        engine, _ = flare_over(method, Xs, plan, keep=tmp_path, tamper=tamper, patience=Patience(silence=0.15))
+        try:
+            found = run(method, Xs, plan, engine=engine, checkpoint=checkpoint)
+            break
+        except Short:
+            ends += 1
+            assert ends < 50
+    np.testing.assert_allclose(found.factor, run(method, Xs, plan).factor, rtol=0, atol=1e-9)

@@ -1,6 +1,8 @@
 """A client and its policy in this process: what it refuses, what it says, and what stays with it."""
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
@@ -262,3 +264,22 @@ def test_configurations(tmp_path):
     assert RunTerms.read(json.loads(json.dumps(terms_of().plain()))) == terms_of()
     assert isinstance(terms_of().config, Config)
     assert set(REFUSALS) >= {"method", "rows", "epsilon", "total", "secure"}
+
+
+def test_a_full_disk_at_a_client_ends_nothing(tmp_path, monkeypatch):
+    Xs, sync = blocks(), os.fsync
+    full = str(tmp_path / "carol" / "runs")
+
+    def fsync(number):
+        if os.readlink(f"/proc/self/fd/{number}").startswith(full):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    folder, _ = federation(tmp_path, Xs, terms_of())
+    np.testing.assert_array_equal(folder.factor()[0], run(catalog.make("exact", 3), Xs, Plan(5)).factor)
+    events = [json.loads(line) for line in (tmp_path / "server" / "events.jsonl").read_text().splitlines()]
+    assert [e["client"] for e in events if "cannot write its state" in e["what"]] == ["carol"]
+    assert not (tmp_path / "carol" / "runs" / "r1" / "codes.npy").exists()
+    assert (tmp_path / "bob" / "runs" / "r1" / "codes.npy").exists()
+    assert len(folder.evaluation().clients) == 4

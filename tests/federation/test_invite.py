@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.federation import free_ports
 
 from cofactor.federation import kits, start
+from cofactor.federation.examine import examine
 from cofactor.federation.invite import Federation, Invite, join
 from cofactor.types import CofactorError
 
@@ -123,3 +124,20 @@ def test_a_port_that_is_taken_and_a_certificate_that_has_ended(made, tmp_path, m
     old = Federation.init(tmp_path / "old", ["a"], host="localhost", port=free_ports(2))
     with pytest.raises(CofactorError, match="found one that ended on"):
         start.serve(old.home)
+
+
+def test_a_doctor_for_federations(made, door, tmp_path):
+    def found(path):
+        return {finding.what: finding for finding in examine(path)}
+
+    closed = found(made.home)
+    assert not closed["server"].good  # nobody serves
+    assert f"outgoing TCP to localhost, port {made.port}" in closed["server"].words
+    with socket.create_server(("", made.port)):
+        good = found(made.home / "invites" / "bob.cofactor")
+        assert all(finding.good for finding in good.values())
+        assert {"cofactor", "nvflare", "disk", "server", "TLS", "clock"} <= set(good)
+        other = Federation.init(tmp_path / "other", ["bob"], host="localhost", port=made.port)
+        assert "is not the server of this federation" in found(other.home)["TLS"].words
+    with pytest.raises(CofactorError, match="found neither"):
+        examine(tmp_path / "none")

@@ -1,10 +1,20 @@
 """A federation of real processes with real certificates on loopback: one server, four clients, many runs."""
 
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
-from tests.helpers.federation import Real, blocks
+from tests.helpers.federation import Real, blocks, wait_for
 
 from cofactor import run
+from cofactor.federation import kits, start
+from cofactor.kinds import KINDS
+from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
 from cofactor.plan import Plan
 
@@ -32,13 +42,68 @@ def real(tmp_path_factory, data):
 def inline(data, name, rank=3, *, secure=False, **settings):
     """Return what the inline engine finds for the same settings."""
     plan = Plan(settings.get("rounds"), seed=settings.get("seed", 0), secure=secure)
-    method, plan = build(name, rank, plan, Facts(len(data), data[0].shape[1], sum(len(X) for X in data)))
+    facts = Facts(len(data), data[0].shape[1], sum(len(X) for X in data))
+    method, plan = build(name, rank, plan, facts, KINDS[catalog.CATALOG[name].kind].options)
     return run(method, data, plan)
 
 
 def factor_of(folder):
     with np.load(folder / "factor.npz") as file:
         return file["factor"]
+
+
+def refused(real, context):
+    """Whether the server hangs up on a stranger before it says anything."""
+    try:
+        line = socket.create_connection(("localhost", real.port), timeout=10)
+        with line, context.wrap_socket(line, server_hostname="localhost") as tls:
+            tls.settimeout(10)
+            tls.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
+            return tls.recv(100) == b""
+    except (ssl.SSLError, ConnectionError):
+        return True
+
+
+def stranger(certificate=None, key=None):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    if certificate:
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+def test_nobody_comes_in_without_a_certificate_of_this_federation(real, tmp_path):
+    assert refused(real, stranger())
+    kits.new_root(tmp_path, "other")
+    key = kits.new_key(tmp_path / "alice.key")
+    (tmp_path / "alice.crt").write_bytes(kits.sign(tmp_path, key.public_key(), "alice"))
+    assert refused(real, stranger(tmp_path / "alice.crt", tmp_path / "alice.key"))
+    startup = real.home / "alice-home" / "startup"
+    assert not refused(real, stranger(startup / "client.crt", startup / "client.key"))  # and a member does
+
+
+def test_a_client_cannot_take_the_name_of_another(real):
+    """Mallory has alice's certificate, and says that it is bob."""
+    home = real.home / "mallory-home"
+    shutil.copytree(real.home / "alice-home" / "startup", home / "startup")
+    shutil.copytree(real.home / "alice-home" / "local", home / "local")
+    command = [sys.executable, "-m", start.CLIENT, "-m", str(home), "-s", "fed_client.json", "--set"]
+    command += ["secure_train=true", "uid=bob", "org=cofactor", "config_folder=config"]
+    with open(home / "console.txt", "wb") as console:
+        mallory = subprocess.Popen(command, stdout=console, stderr=console, cwd=home)
+    try:
+        log, server = home / "log.txt", real.home / "federation" / "server" / "log.txt"
+        wait_for(lambda: "MISMATCH" in _upper(server) or "FAIL" in _upper(log) or mallory.poll() is not None, "mallory")
+        time.sleep(2)
+        assert "Successfully registered" not in log.read_text()
+    finally:
+        mallory.kill()
+        mallory.wait()
+
+
+def _upper(file):
+    return file.read_text().upper() if file.exists() else ""
 
 
 @pytest.mark.parametrize("name", ["exact", "oneshot", "fnmf-lap", "fedavg"])
@@ -48,6 +113,37 @@ def test_the_factor_is_that_of_the_inline_engine(real, data, name):
     assert np.abs(factor_of(folder) - here.factor).max() <= 1e-6
     assert len((folder / "history.jsonl").read_text().splitlines()) == len(here.history)
     assert (folder / "report.html").exists()
+
+
+def test_a_boolean_run(real, data):
+    for name, X in zip(real.names, data, strict=True):
+        real.give(name, (X > 1).astype(float))
+    folder = real.fit("run-felb", rank=3, method="felb", rounds=8, tol=0.0, seed=2)
+    bits = [(X > 1).astype(float) for X in data]
+    for name, X in zip(real.names, data, strict=True):
+        real.give(name, X)
+    assert np.abs(factor_of(folder) - inline(bits, "felb", rounds=8, seed=2).factor).max() <= 1e-6
+
+
+def test_a_refused_run_tells_nothing(real, data):
+    """Secrets in the rows, in an error, in a path: no file of the server, its logs included, knows them."""
+    secret = data[1].copy()
+    secret[3, 4] = -4711.25
+    real.give("bob", secret)
+    settings = {"rank": 3, "method": "exact", "rounds": 3}
+    said = real.command(
+        *("fit", "--engine", "flare", "--config", real.write("bad", **settings), "--out", "bad"), expect=2
+    )
+    real.give("bob", data[1])
+    assert "client bob: its data cannot be used for this run; its own log says why" in said
+    log = next(f for f in (real.home / "bob-home").glob("*/log.txt") if "row 3, column 4" in f.read_text())
+    assert log.exists()
+    for file in (real.home / "federation").rglob("*"):
+        if file.is_file():
+            found = file.read_bytes()
+            assert b"column 4" not in found
+            assert b"bob.npy" not in found
+            assert b"4711" not in found
 
 
 def test_secure_sums_over_the_network(real, data):

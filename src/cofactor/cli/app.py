@@ -251,11 +251,20 @@ def methods(json: Json = False) -> None:
 
 
 @app.command()
-def doctor(json: Json = False) -> None:
+def doctor(
+    json: Json = False,
+    federation_: Annotated[
+        Path | None, typer.Option("--federation", help="Check a federation: the coordinator's folder, or an invite.")
+    ] = None,
+) -> None:
     """Check this installation: versions, optional packages, threads, a small run.
 
     Example: cofactor doctor
+
+    Example: cofactor doctor --federation alice.cofactor
     """
+    if federation_ is not None:
+        raise typer.Exit(federation.examine(federation_, as_json=json))
     from cofactor.cli.doctor import examine
 
     raise typer.Exit(examine(as_json=json))

@@ -85,6 +85,21 @@ def watch(
     server.serve_forever()
 
 
+def examine(path: Path, *, as_json: bool) -> int:
+    """Print what was found about a federation; return 0 if all of it is in order."""
+    import json
+
+    from cofactor.federation.examine import examine as look
+
+    found = look(path)
+    if as_json:
+        print(json.dumps([finding._asdict() for finding in found], indent=1))
+    else:
+        for finding in found:
+            _say(f"{'ok ' if finding.good else 'BAD'} {finding.what}: {finding.words}")
+    return 0 if all(finding.good for finding in found) else 1
+
+
 def fit(given: dict[str, Any], out: Path, config: Path | None, home: Path, *, quiet: bool) -> None:
     """Run over the clients of a federation, and bring the factor back."""
     from cofactor.engines.flare_clients import Patience

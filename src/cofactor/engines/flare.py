@@ -147,7 +147,7 @@ class FlareSession:
         counted, last = saved.locals[0].codes, len(saved.history) - 1
         begun = max(t for t in self.method.traits.stages if t <= last)
         names, lost = {}, []
-        for j, held in self.clients.everyone("held").items():
+        for j, held in self._all("held", dict.fromkeys(range(self.n_clients))).items():
             after = f"after-{counted[j] + 1}"
             names[j] = after if counted[j] >= begun else f"joined-{begun}" if f"joined-{begun}" in held else ""
             if names[j] == after and after not in held:
@@ -158,9 +158,16 @@ class FlareSession:
             self.clients.tell(lost[0], "has lost its state; the run begins anew")
             return None
         orders = {j: {"name": name, "counted": int(counted[j]), "stage": begun} for j, name in names.items()}
-        self.clients.ask("restore", orders)
+        self._all("restore", orders)
         self.counted = counted
         return saved
+
+    def _all(self, op: str, orders: dict[int, Any]) -> dict[int, Any]:
+        """Ask these clients, and insist: one that is back later would not know where the run is."""
+        found = self.clients.ask(op, orders)
+        if len(found) < len(orders):
+            raise Short("expected all clients where the run goes on, found fewer; it can be resumed.")
+        return found
 
     def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
         """Let every client find its codes and keep them; return what those that are there say."""

@@ -44,7 +44,7 @@ def _of_run(folder: Path) -> dict[str, Any]:
         "title": f"{config['method']} at rank {config['rank']}",
         "meta": "done" if done else f"round {last['round'] + 1}" if last else "waits for its clients",
         "clients": [[name, ["done", "ok"] if done else state] for name, state in states.items()],
-        "loss": [line["loss"] for line in history if line["loss"] is not None],
+        "loss": [n["loss"] for n in history if n["loss"] is not None and n.get("stage") == last.get("stage")],
         "numbers": f"{len(history)} rounds, {sent / 1e6:.2f} MB" + (f", epsilon {spent:.3g} spent" if spent else ""),
         "events": [[e["time"][11:19], e["client"] or "the run", e["what"]] for e in events[-MOST:]],
     }

@@ -1,0 +1,95 @@
+"""Is this machine ready for its federation? Port, TLS, clock, versions, certificate, disk: each finding in words."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from cofactor.federation import kits
+from cofactor.federation.invite import FILE, Federation, Invite
+from cofactor.types import CofactorError
+
+SOON, LEAST = timedelta(days=30), 1 << 30
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at, whether it is in order, and what to do."""
+
+    what: str
+    good: bool
+    words: str
+
+
+def examine(path: Path) -> list[Finding]:
+    """Look at a federation from where one stands: the coordinator's folder, or a client's invite."""
+    if (path / FILE).exists():
+        federation = Federation.read(path)
+        root = (path / "root" / "rootCA.pem").read_text()
+        certificates = [path / "root" / "rootCA.pem", path / "server" / "startup" / "server.crt"]
+        place = federation.host, federation.port, federation.enrol_port
+    elif path.is_file():
+        invite = Invite.read(path)
+        root, place = invite.root, (invite.host, invite.port, invite.enrol_port)
+        certificates = list(path.parent.glob(f"{invite.client}-home/startup/client.crt"))
+    else:
+        raise CofactorError(f"{path}: expected the folder of a federation, or an invite; found neither.")
+    return [*_versions(), *_certificates(certificates), *_disk(path), *_server(root, *place)]
+
+
+def _versions() -> Iterator[Finding]:
+    for name, extra in (("cofactor", "cli"), ("nvflare", "flare"), ("cryptography", "flare")):
+        try:
+            yield Finding(name, True, metadata.version(name))
+        except metadata.PackageNotFoundError:
+            yield Finding(name, False, f"not installed: pip install 'cofactor[{extra}]'")
+
+
+def _certificates(files: list[Path]) -> Iterator[Finding]:
+    for file in files:
+        ends = kits.expiry(file)
+        left = ends - datetime.now(UTC)
+        words = f"valid until {ends:%Y-%m-%d}"
+        if left < SOON:
+            words = f"ends on {ends:%Y-%m-%d}: make a new federation, or ask the coordinator for a new invite"
+        yield Finding(f"certificate {file.name}", left >= SOON, words)
+
+
+def _disk(path: Path) -> Iterator[Finding]:
+    free = shutil.disk_usage(path).free
+    more = "" if free >= LEAST else "; states of clients and results need room: free at least 1 GB"
+    yield Finding("disk", free >= LEAST, f"{free / 1e9:.1f} GB free{more}")
+
+
+def _server(root: str, host: str, port: int, enrol_port: int) -> Iterator[Finding]:
+    ask = f"ask the network people for outgoing TCP to {host}, port {port}; is `cofactor serve` running there?"
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+        yield Finding("server", True, f"{host}, port {port} answers")
+    except OSError as error:
+        yield Finding("server", False, f"{host}, port {port} does not answer ({error}): {ask}")
+        return
+    context = ssl.create_default_context(cadata=root)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    try:
+        line = http.client.HTTPSConnection(host, enrol_port, timeout=10, context=context)
+        line.request("POST", "/", "{}")
+        said = line.getresponse().getheader("Date")
+    except ssl.SSLCertVerificationError as error:
+        yield Finding("TLS", False, f"{host} is not the server of this federation ({error.verify_message})")
+        return
+    except (OSError, http.client.HTTPException) as error:
+        yield Finding("TLS", False, f"{host}, port {enrol_port} does not answer ({error}); needed once, to join")
+        return
+    yield Finding("TLS", True, f"{host} is the server of this federation")
+    if said is not None:
+        apart = abs((parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
+        words = f"{apart:.0f} s from the server's" + ("" if apart < 60 else ": set this machine's clock")
+        yield Finding("clock", apart < 60, words)
