@@ -13,7 +13,7 @@ from cofactor import run
 from cofactor.engines import flare_clients
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.flare import Flare
-from cofactor.engines.flare_clients import REFUSALS, Patience, Refused, Short
+from cofactor.engines.flare_clients import REFUSALS, LeftOut, Patience, Refused, Short
 from cofactor.engines.flare_format import FormatError, pack, unpack
 from cofactor.engines.flare_member import Desk
 from cofactor.engines.named import named
@@ -184,7 +184,7 @@ def test_silence_is_noticed_and_too_few_answers_end_the_job_not_the_run(tmp_path
 
 def test_with_a_quorum_the_others_go_on_and_a_client_may_come_back():
     Xs = blocks()
-    method, plan = catalog.make("exact", 3, start="random"), Plan(rounds=12, seed=1)
+    method, plan = catalog.make("fedavg", 3), Plan(rounds=12, seed=1)
     cut = threading.Event()
 
     def tamper(client, frame, reply):
@@ -201,6 +201,20 @@ def test_with_a_quorum_the_others_go_on_and_a_client_may_come_back():
     assert counts[:3] == [4, 4, 4]
     assert counts[3] == 3
     assert counts[-1] == 4
+
+
+def test_sums_begin_anew_without_a_client_that_was_given_up():
+    Xs = blocks()
+    method, plan = catalog.make("exact", 3), Plan(rounds=6, seed=1)
+    dead = threading.Event()
+
+    def die(client, frame, reply):
+        return None if client == "c1" and dead.is_set() else reply
+
+    engine, _ = flare_over(method, Xs, plan, tamper=die, patience=Patience(silence=0.5, least=3))
+    with pytest.raises(LeftOut, match="c1: given up; the others begin anew") as left:
+        run(method, Xs, plan, engine=engine, callbacks=[lambda line, shared: dead.set()])
+    assert left.value.clients == ["c1"]
 
 
 def bad(kind):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -92,6 +93,20 @@ def test_a_private_run_is_charged_to_the_client_before_it_begins(tmp_path):
     with pytest.raises(Refused, match="all runs together have cost is too much"):
         federation(tmp_path, blocks(), again, [text] * 4)
     assert "r2" not in policy.spent(tmp_path / "alice")
+
+
+def test_a_private_round_leaves_a_client_once_whatever_the_server_says(tmp_path):
+    """A server that begins the same run again gets nothing: the noise would be another."""
+    private = {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6}
+    terms = RunTerms("r1", settled({"inputs": NAMES, "rank": 3, **private}), Patience(silence=5))
+    federation(tmp_path, blocks(), terms)
+    shutil.rmtree(tmp_path / "server")
+    with pytest.raises(Refused, match="never releases one twice") as refused:
+        federation(tmp_path, blocks(), terms)
+    assert not any(
+        isinstance(unpack(frame).get("v"), dict) and "answer" in unpack(frame)["v"] for frame in refused.value.heard
+    )
+    assert policy.spent(tmp_path / "alice") == {"r1": pytest.approx(1.0, rel=1e-6)}
 
 
 REFUSING = [

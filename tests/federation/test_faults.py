@@ -11,7 +11,6 @@ import pytest
 from tests.helpers.federation import Proxy, Real, blocks, wait_for
 
 from cofactor import run
-from cofactor.local.refit import refit
 from cofactor.methods import catalog
 from cofactor.plan import Plan
 
@@ -86,26 +85,17 @@ def test_one_run_survives_everything(real, data):
 
 
 def test_with_a_quorum_the_others_go_on(real, data):
-    """Bob is slower than the deadline, then dave dies in a step and stays away: noticed, given up, done without."""
+    """Dave dies in a step and stays away: noticed, given up, and the others' factor is that of a run without it."""
     name = "quorum"
-    process = started(real, name, rounds=250, deadline=6, silence=8, least=3)
-    real.reach(name, 5)
-    real.signal("bob", signal.SIGSTOP)
-    time.sleep(9)
-    real.signal("bob", signal.SIGCONT)
-    real.reach(name, real.rounds(name) + 10)
+    process = started(real, name, rounds=150, silence=8, least=3)
+    real.reach(name, 10)
     killed = datetime.now(UTC)
     real.kill("dave")
     factor, events = ended(real, process, name)
-    assert "bob: took longer than 6 s; the others go on" in events
     assert "dave: was silent for 8 s, and is given up" in events
     noticed = [e["time"] for e in real.events(name) if e["client"] == "dave" and e["what"] == "does not answer"]
     assert 0 < (datetime.fromisoformat(noticed[0]) - killed).total_seconds() < 10
-    three = data[:3]
-    here = run(catalog.make("exact", 4), three, Plan(250, seed=2)).factor
-    errors = [sum(np.square(X - refit(X, H) @ H).sum() for X in three) for H in (factor, here)]
-    assert errors[0] <= 1.01 * errors[1]
-    lines = [json.loads(line) for line in (real.home / name / "history.jsonl").read_text().splitlines()]
-    assert lines[-1]["participants"] == 3
+    here = run(catalog.make("exact", 4), data[:3], Plan(150, seed=2)).factor
+    assert np.abs(factor - here).max() <= 1e-6
     assert "is given up" in (real.home / name / "report.html").read_text()
     real.join("dave")

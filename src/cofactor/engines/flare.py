@@ -15,10 +15,10 @@ import numpy as np
 
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work, check_message
-from cofactor.engines.flare_clients import Clients, Short
+from cofactor.engines.flare_clients import Clients, LeftOut, Short
 from cofactor.engines.flare_format import FormatError
 from cofactor.engines.flare_member import AFTER_STEP, WORK, answered
-from cofactor.engines.history import Round
+from cofactor.engines.history import Round, adds_up
 from cofactor.engines.team import Team
 from cofactor.method import Method
 from cofactor.plan import ByShare, Plan, Stream
@@ -83,6 +83,8 @@ class FlareSession:
                 continue
             answers.append(Answer(np.array([j]), message))
         self._enough(len(answers), len(participants), t)
+        if self.clients.absent and adds_up(self.method.traits, t):
+            raise LeftOut(self.clients.gone())
         for answer in answers:
             self.counted[answer.client] = t
         return answers

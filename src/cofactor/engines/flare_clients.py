@@ -54,6 +54,14 @@ class Short(ClientError):
     """Too few clients answered to go on; the run can be resumed when they are back."""
 
 
+class LeftOut(ClientError):
+    """Clients were given up whose part stays in the sums of the others: these begin anew without them."""
+
+    def __init__(self, clients: Sequence[str]) -> None:
+        super().__init__(f"{', '.join(clients)}: given up; the others begin anew.")
+        self.clients = list(clients)
+
+
 class Wire(Protocol):
     """What carries bytes to clients and back."""
 
@@ -136,6 +144,8 @@ class Clients:
                     if j is not None and data is not None:
                         missing.pop(j, None)
             if missing and time.monotonic() > until:
+                if len(self.names) - len(missing) >= (self.patience.least or len(self.names)):
+                    raise LeftOut(list(missing.values()))
                 raise Short(f"expected all clients at the start, found none of {', '.join(missing.values())}.")
             time.sleep(AGAIN / 4 if missing else 0)
 
@@ -164,6 +174,10 @@ class Clients:
     def everyone(self, op: str, value: Any = None) -> dict[int, Any]:
         """Give all clients the same order."""
         return self.ask(op, dict.fromkeys(range(len(self.names)), value))
+
+    def gone(self) -> list[str]:
+        """Return the clients that were given up."""
+        return [self.names[j] for j in sorted(self.absent)]
 
     def drop(self, client: int, code: str) -> None:
         """Say that a client's answer cannot be used."""

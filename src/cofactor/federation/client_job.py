@@ -143,7 +143,7 @@ class ClientJob:
         compares = kind.compares and not (private or config.secure or union) and cells <= LOCAL_CELLS
         folder = Careful(self.folder)
         close = Conclude(kind, formed, str(number), folder, config.seed, private, compares, rows=self.table.row_names)
-        sent = Sent(self.folder / "sent.jsonl", self.terms.run)
+        sent = Sent(self.folder / "sent.jsonl", private=private)
         updates = plan.stream.updates if plan.stream else limit
         self.member = Member(
             formed,
@@ -228,15 +228,22 @@ class _Closing:
         return {"rows": found.rows, "tally": np.asarray(found.tally, float), "own": found.own, "summary": found.summary}
 
 
-@dataclass
 class Sent:
-    """What left this client, one line a round, written before it leaves; a full disk ends nothing but the line."""
+    """What left this client, one line a round, written before it leaves.
 
-    file: Path
-    run: str
+    No round of a private run leaves twice, whatever the server says, since the noise would be another: without its line
+    none leaves at all. In other runs a full disk ends nothing but the line.
+    """
+
+    def __init__(self, file: Path, *, private: bool) -> None:
+        self.file, self.private = file, private
+        lines = file.read_text().splitlines() if file.exists() else []
+        self.rounds = {int(json.loads(line)["round"]) for line in lines}
 
     def __call__(self, t: int, message: Message) -> None:
         """Add the line of one message."""
+        if self.private and t in self.rounds:
+            raise Refused("released")
         arrays = {name: [list(np.shape(a)), np.asarray(a).dtype.str] for name, a in message.arrays.items()}
         line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "round": t, "arrays": arrays}
         try:
@@ -244,3 +251,6 @@ class Sent:
                 file.write(json.dumps(line) + "\n")
         except OSError:
             LOG.exception("what left in round %d could not be written down", t)
+            if self.private:
+                raise
+        self.rounds.add(t)

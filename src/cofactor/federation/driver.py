@@ -40,9 +40,14 @@ def fit(federation: Federation, config: Config, patience: Patience, out: Path, t
         raise CofactorError(f"{out}: already holds a run; choose another --out, or `cofactor resume {out}`.")
     terms = RunTerms(secrets.token_hex(12), config, patience)
     out.mkdir(parents=True, exist_ok=True)
+    write_note(federation, terms, out)
+    return Driver(federation, terms, out, tell).run()
+
+
+def write_note(federation: Federation, terms: RunTerms, out: Path) -> None:
+    """Keep what is needed to go on with a run."""
     note = {"home": str(federation.home.resolve()), "terms": terms.plain()}
     (out / NOTE).write_text(json.dumps(note, indent=1))
-    return Driver(federation, terms, out, tell).run()
 
 
 def resume(out: Path, tell: Tell) -> RunFolder:
@@ -76,10 +81,23 @@ class Driver:
                 if state["state"] in ("refused", "failed") or (idle > IDLE and time.monotonic() > until):
                     raise CofactorError(state["text"])
                 self._event(f"the job has ended: {state['text']} It is submitted again.")
+                if state["state"] == "fewer":
+                    self._leave_out(state["clients"])
         finally:
             self._close()
 
-    def _follow(self, job: str) -> dict[str, str]:
+    def _leave_out(self, clients: list[str]) -> None:
+        """Begin anew without some clients; a private run would release its first rounds twice."""
+        if self.terms.config.privacy is not None:
+            raise CofactorError(f"{', '.join(clients)}: given up, and a private run cannot begin anew.")
+        self.own += (self.out / EVENTS).read_text().splitlines()
+        self.terms = self.terms.without(secrets.token_hex(12), clients)
+        self.seen = dict.fromkeys(self.seen, 0)
+        write_note(self.federation, self.terms, self.out)
+        for name in ("history.jsonl", "manifest.json"):
+            (self.out / name).unlink(missing_ok=True)
+
+    def _follow(self, job: str) -> dict[str, Any]:
         """Watch a job to its end, and bring its files back; a job that vanished with its server is short."""
         self.lost.clear()
         while True:
@@ -130,7 +148,7 @@ class Driver:
         found = {info.name: info.last_connect_time for info in self.session.get_connected_client_list()}
         return any(found.get(name, 0) > since + RETURN for name, since in self.lost.items())
 
-    def _fetch(self, job: str, status: str) -> dict[str, str]:
+    def _fetch(self, job: str, status: str) -> dict[str, Any]:
         """Bring the run folder back; without one, the job died in mid-run and is submitted again."""
         with tempfile.TemporaryDirectory() as folder:
             where = Path(self._surely(lambda: self.session.download_job_result(job, folder)))
@@ -147,7 +165,7 @@ class Driver:
     def _merge(self) -> None:
         """Put what happened to the job among what happened in it, by time."""
         file = self.out / EVENTS
-        lines = [*self.own, *(file.read_text().splitlines() if file.exists() else [])]
+        lines = dict.fromkeys([*self.own, *(file.read_text().splitlines() if file.exists() else [])])
         file.write_text("".join(f"{line}\n" for line in sorted(lines, key=lambda line: str(json.loads(line)["time"]))))
 
     def _submit(self) -> str:

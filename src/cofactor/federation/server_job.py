@@ -14,7 +14,7 @@ import numpy as np
 
 from cofactor.assurance.spending import record
 from cofactor.engines.flare import Flare
-from cofactor.engines.flare_clients import Clients, Refused, Short, Wire
+from cofactor.engines.flare_clients import Clients, LeftOut, Refused, Short, Wire
 from cofactor.engines.flare_format import FormatError
 from cofactor.federation.features import Common, Said, common
 from cofactor.federation.terms import RunTerms
@@ -189,10 +189,15 @@ def _few(numbers: Array) -> bool:
     )
 
 
-def outcome(error: Exception | None) -> dict[str, str]:
-    """Return how a job ended, for whoever submitted it: done, short (resume when clients are back), refused, failed."""
+def outcome(error: Exception | None) -> dict[str, Any]:
+    """Return how a job ended, for whoever submitted it.
+
+    It is done, short (to be resumed when clients are back), fewer (to begin anew without some), refused, or failed.
+    """
     if error is None:
         return {"state": "done", "text": ""}
+    if isinstance(error, LeftOut):
+        return {"state": "fewer", "text": str(error), "clients": error.clients}
     if isinstance(error, Refused):
         return {"state": "refused", "text": str(error)}
     state = "short" if isinstance(error, Short) else "failed"

@@ -54,6 +54,11 @@ class RunTerms:
         config = self.config
         return build(config.method, config.rank, config.plan, facts, config.method_options)
 
+    def without(self, run: str, clients: list[str]) -> RunTerms:
+        """Return the terms of a run over the others, which begins anew under another name."""
+        others = [name for name in self.names if name not in clients]
+        return replace(self, run=run, config=replace(self.config, inputs=others))
+
 
 def _patience(waits: dict[str, Any]) -> Patience:
     known = [f.name for f in fields(Patience)]
