@@ -48,11 +48,20 @@ def page(folder: Path) -> Page:
 
 def test_every_section_stands_in_the_page_and_in_the_navigation(folder: Path) -> None:
     made = page(folder)
-    expected = [section.id for section in html.SECTIONS if section.id != "markers"]  # pictures have none
+    absent = ("markers", "events")  # pictures have no markers, and nothing happens to clients of one machine
+    expected = [section.id for section in html.SECTIONS if section.id not in absent]
     assert made.ids("section") == expected
     links = [a.get("href") for tag, a in made.tags if tag == "a"]
     assert [link for link in links if link and link != "#content"] == [f"#{name}" for name in expected]
     assert "to add" not in made.text
+
+
+def test_what_happened_to_the_clients_of_a_federation_is_told(folder: Path) -> None:
+    event = {"time": "2026-01-31T10:11:12.345+00:00", "client": "<b>bob</b>", "what": "does not answer"}
+    (folder / "events.jsonl").write_text(json.dumps(event) + "\n")
+    made = page(folder)
+    assert "events" in made.ids("section")
+    assert "2026-01-31 10:11:12 UTC <b>bob</b> does not answer" in made.text
 
 
 def test_the_page_is_one_file_without_scripts_or_addresses(folder: Path) -> None:
