@@ -9,15 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.helpers.command import cofactor
 from tests.helpers.samples import SAMPLES, write
 
 from cofactor.jobs import judge
 from cofactor.records import Line
-from cofactor.report import html
+from cofactor.report import contents, html
 from cofactor.report.meanings import LARGE
 from cofactor.report.sections.quality import split_stages
+from cofactor.report.sections.tiles import tiles
 
 Edit = Callable[[Path, Callable[[Any], Any]], None]
 ALONE = "There are no fits of clients alone to compare with: "
@@ -90,10 +92,26 @@ def test_ratings_show_how_well_they_are_predicted_and_ranked(runs: Callable[[str
 def test_a_boolean_component_is_a_set_of_features(runs: Callable[[str], Path]) -> None:
     text = text_of(runs("boolean") / "report.html")
     assert "Each component is a set of features, of 12 features in all" in text
-    assert re.search(r"size \d+ features", text)
+    assert re.search(r"size \d+ features support \d+ rows \(\d+(\.\d+)? %\) precision \d+(\.\d+)? %", text)
     assert "1.00" not in text
     pictures = text_of(html.render(runs("boolean"), runs("boolean") / "pictures.html", pictures=True))
     assert "Boolean view" in pictures
+
+
+def test_tiles_are_counted_over_all_clients(runs: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = contents.read(runs("boolean"))
+    found, H = tiles(folder), folder.factor.H
+    assert found is not None
+    paths = sorted((runs("boolean") / "clients").iterdir())
+    W = np.vstack([np.load(path / "codes.npy") for path in paths])
+    assert [tile.support for tile in found] == W.sum(axis=0, dtype=int).tolist()
+    assert [tile.size for tile in found] == H.sum(axis=1, dtype=int).tolist()
+    assert {tile.rows for tile in found} == {len(W)}
+    assert all(tile.precision > 0.5 for tile in found if tile.support)
+    copy = Path(shutil.copytree(runs("boolean"), tmp_path / "run"))
+    (copy / "clients" / paths[0].name / "view.npz").unlink()
+    assert tiles(contents.read(copy)) is None
+    assert "support" not in text_of(html.render(copy))
 
 
 def test_pictures_are_shown_under_the_names_of_the_clients(runs: Callable[[str], Path], tmp_path: Path) -> None:

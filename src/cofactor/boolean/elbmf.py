@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.boolean.bits import check_boolean
+from cofactor.boolean.packed import kernel
 from cofactor.boolean.prox import Prox, elb_prox, lam_at
 from cofactor.types import Array, Data
 
@@ -84,15 +85,31 @@ def ipalm_step(
 
 def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: int, params: Relaxation) -> Array:
     """Return F (rows x k) after one inertial proximal gradient step on ``1/2 |X - F B|^2 + R(F)``."""
-    E = F + F.dtype.type(params.beta) * (F - F_prev) if params.beta else F
+    E = _ahead(F, F_prev, F.dtype.type(params.beta)) if params.beta else F
     norm = float(np.linalg.norm(gram))
     # no gram, no information about F: a step of length zero leaves it where it is
     eta = 2 * (1 - params.beta) / (1 + 2 * params.beta) / norm if norm else 0.0
     G = E @ gram
-    G -= cross
-    G *= F.dtype.type(-eta)
-    G += E
+    _step(G, cross, E, F.dtype.type(-eta))
     return params.prox(G, params.kappa * eta, lam_at(t, params.lam, rate=params.rate) * eta)
+
+
+@kernel
+def _ahead(F: Array, F_prev: Array, beta: float) -> Array:
+    """Return ``F + beta (F - F_prev)`` in one pass."""
+    E = np.empty(F.shape, F.dtype)
+    for i in range(F.shape[0]):
+        for j in range(F.shape[1]):
+            E[i, j] = F[i, j] + beta * (F[i, j] - F_prev[i, j])
+    return E
+
+
+@kernel
+def _step(G: Array, cross: Array, E: Array, scale: float) -> None:
+    """Turn G into ``E + scale (G - cross)`` in one pass, rounded like the three operations one by one."""
+    for i in range(G.shape[0]):
+        for j in range(G.shape[1]):
+            G[i, j] = (G[i, j] - cross[i, j]) * scale + E[i, j]
 
 
 def as_float(X: Data, dtype: type = np.float32) -> Data:

@@ -74,7 +74,9 @@ class ProximalMean:
         weights = np.array([m.weight for m in messages])
         align = at(self.align, t)
         if align is None:
-            return np.average(factors(messages), axis=0, weights=weights)
+            # one after the other, as np.average adds them, but without a stack of all factors
+            weighted = (H * w for H, w in zip(factors(messages), weights, strict=True))
+            return sum(weighted, np.zeros(current.shape)) / weights.sum()
         # before the first mean the shared factor is random and says nothing
         return aligned_from(factors(messages), weights, None if t == 0 else current, align=align)
 

@@ -16,6 +16,8 @@ from cofactor.types import Array, Data
 
 VIEW_ROWS, SIDE = 5000, 240
 PANELS = ("data", "reconstruction", "error")
+COUNTS = ("support", "hits")
+"""By component: how many rows use it, and how many ones it covers in them."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,24 @@ class ZeroOne:
         return Score(float(counts.loss), root(counts.error, counts.cells))
 
     def pictures(self, X: Data, W: Array, H: Array) -> dict[str, Array]:
-        """Return small grey pictures (block means) of some rows, of ``W o H`` and of where they differ.
+        """Return small grey pictures (block means) of some rows, of ``W o H`` and of where they differ, and ``COUNTS``.
 
         Rows are ordered by their codes and columns by the components that have them, so that tiles stand together.
         """
+        counts = dict(zip(COUNTS, support(X, W, H), strict=True))
         X, W = arrays.rows(X, np.arange(min(VIEW_ROWS, X.shape[0]))), W[:VIEW_ROWS]
         X = X.toarray() if sparse.issparse(X) else X
         rows, columns = (np.lexsort(M[::-1]) for M in (1 - W.T.astype(int), 1 - H.astype(int)))
         X, R = X[np.ix_(rows, columns)] > 0, (W.astype(int) @ H.astype(int) > 0)[np.ix_(rows, columns)]
         named = dict(zip(PANELS, (X, R, X != R), strict=True))
-        return {name: arrays.block_means(M.astype(np.float32), SIDE) for name, M in named.items()}
+        return {**{name: arrays.block_means(M.astype(np.float32), SIDE) for name, M in named.items()}, **counts}
+
+
+def support(X: Data, W: Array, H: Array) -> tuple[Array, Array]:
+    """Return by component (k, int64) the rows that use it and the ones of X that it covers in them; both add up."""
+    used = np.asarray(W) != 0
+    covered = np.asarray(X @ H.T.astype(np.float64))
+    return used.sum(axis=0), np.rint(np.where(used, covered, 0).sum(axis=0)).astype(np.int64)
 
 
 ZERO_ONE = ZeroOne()

@@ -127,7 +127,7 @@ class Averaged:
                 W, W_old = self.improve_codes(W, for_codes(X, F.T), time, W_old), W
             rows, stats = self.factor_stats(X, W, rng)
             F, F_old = self.update(F, self._anchored(stats, Hb), time, F_old), F
-            if align is not None and (s + 1) % ALIGN_EVERY == 0:
+            if self.gamma and align is not None and (s + 1) % ALIGN_EVERY == 0:
                 F = np.ascontiguousarray(pull(F.T, Hb, align(F.T, Hb), self.gamma).T)
             if not self.codes_first:
                 W, W_old = self.improve_codes(W, for_codes(X, F.T), time, W_old), W

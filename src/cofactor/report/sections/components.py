@@ -11,6 +11,7 @@ from cofactor.report import pictures, words
 from cofactor.report.charts import Chart, Series, chart, finite
 from cofactor.report.contents import Folder
 from cofactor.report.meanings import kind_of, meaning, why_alone
+from cofactor.report.sections.tiles import Tile, tiles
 from cofactor.types import Array
 
 TOP, OPEN, MARKERS = 8, 12, 12
@@ -37,8 +38,10 @@ def components(folder: Folder) -> dict[str, Any]:
     """Every component of the shared factor."""
     passports = {p.component: p for p in folder.passports or []}
     bits = kind_of(folder) == "boolean"
-    make = _set if bits else _card
-    cards = [make(i, row, folder, passports.get(i)) for i, row in enumerate(folder.factor.H)]
+    cards = [_card(i, row, folder, passports.get(i)) for i, row in enumerate(folder.factor.H)]
+    if bits:
+        found = dict(enumerate(tiles(folder) or []))
+        cards = [_set(card, row, found.get(card.number)) for card, row in zip(cards, folder.factor.H, strict=True)]
     return {
         "cards": cards[:OPEN],
         "more": cards[OPEN:],
@@ -47,6 +50,7 @@ def components(folder: Folder) -> dict[str, Any]:
         "features": words.counted(folder.factor.H.shape[1], meaning(folder).feature),
         "noun": meaning(folder).feature,
         "bits": bits,
+        "tiles": bits and any(name == "support" for card in cards for name, _ in card.facts),
         "why": why_alone(folder),
     }
 
@@ -59,11 +63,15 @@ def _card(index: int, row: Array, folder: Folder, passport: Passport | None) -> 
     return Component(index, picture, features, _facts(passport) if passport else [])
 
 
-def _set(index: int, row: Array, folder: Folder, passport: Passport | None) -> Component:
-    """A component of bits is a set of features: how many there are, and the first of them."""
-    card, size = _card(index, row, folder, passport), int(np.count_nonzero(row))
+def _set(card: Component, row: Array, tile: Tile | None) -> Component:
+    """A component of bits is a set of features: how many there are, the first of them, who has them, and how surely."""
+    facts = [("size", words.counted(int(np.count_nonzero(row)), "feature"))]
+    if tile is not None:
+        share = f" ({words.percent(tile.support / tile.rows)})" if tile.rows else ""
+        facts += [("support", words.counted(tile.support, "row") + share)]
+        facts += [("precision", words.percent(tile.precision) if tile.support else "unused")]
     features = [Feature(f.name, "", 0.0) for f in card.features]
-    return card._replace(features=features, facts=[("size", words.counted(size, "feature")), *card.facts])
+    return card._replace(features=features, facts=[*facts, *card.facts])
 
 
 def top_features(row: Array, names: list[str]) -> list[tuple[str, float]]:
