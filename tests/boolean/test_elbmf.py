@@ -59,3 +59,15 @@ def test_same_seed_same_factors(tiles):
     X = tiles()[0]
     first, second = (elbmf.factorize(X, 4, np.random.default_rng(3), steps=50) for _ in range(2))
     np.testing.assert_array_equal(first[1], second[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_step_in_few_passes_rounds_like_its_formula(dtype, order, rng):
+    F, before, cross = (np.asarray(rng.random((40, 7)), dtype, order=order) for _ in range(3))
+    gram, beta = (np.eye(7) + rng.random((7, 7))).astype(dtype), dtype(elbmf.DEFAULT.beta)
+    eta = 2 * (1 - elbmf.DEFAULT.beta) / (1 + 2 * elbmf.DEFAULT.beta) / float(np.linalg.norm(gram))
+    E = F + beta * (F - before)
+    expected = elbmf.elb_prox((E @ gram - cross) * dtype(-eta) + E, 0.01 * eta, elbmf.lam_at(5) * eta)
+    found = elbmf.descend(F, before, gram=gram, cross=cross, t=5, params=elbmf.DEFAULT)
+    np.testing.assert_array_equal(found, expected)

@@ -34,7 +34,7 @@ def name(outcome: Run, clients: Sequence[Any]) -> None:
     if outcome.absent:
         those = ", ".join(str(clients[j]) for j in outcome.absent)
         warnings.warn(f"clients that never answered, or were given up: {those}.", stacklevel=5)
-    if outcome.empty:
+    if 0 < len(outcome.empty) < len(outcome.factor):  # data without anything in them lack nothing
         those = ", ".join(map(str, outcome.empty))
         text = f"nothing is made of components {those}: the data carry fewer than {len(outcome.factor)}."
         warnings.warn(text, stacklevel=5)
