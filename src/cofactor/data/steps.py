@@ -19,6 +19,7 @@ from cofactor.local import arrays
 from cofactor.local.columns import column_sums
 from cofactor.types import Array, CofactorError, Data, DataError, unknown
 
+LEVEL = 100.0  # squares of counts in ten thousand, over many cells, then stay in the range of secure sums
 Rows = Any  # in memory: a dense array or a scipy sparse matrix
 
 
@@ -252,7 +253,8 @@ class HighlyVariable:
 
     def settled(self, sums: Sums) -> HighlyVariable:
         """Know which features to keep."""
-        mean, variance = mean_variance(sums)
+        level = LEVEL if self.flavour == "seurat" else 1.0
+        mean, variance = (found * level**power for power, found in enumerate(mean_variance(sums), start=1))
         return replace(self, keeps=most_variable(mean, variance, self.top, flavour=self.flavour, bins=self.bins))
 
     def on(self, index: Any) -> HighlyVariable:
@@ -270,7 +272,7 @@ KNOWN: dict[str, type[Any]] = {kind.word: kind for kind in (LibrarySize, Log1p, 
 
 def _raised(X: Rows) -> Rows:
     with np.errstate(over="ignore"):
-        return np.expm1(X.astype(np.float64))
+        return np.expm1(X.astype(np.float64)) / LEVEL
 
 
 def _known(array: Array | None, word: str) -> Array:
