@@ -63,7 +63,9 @@ LINES = [
     Line(
         ("exact",), "2, 3, …", "b*(k*m + k*(k+1)/2) + 16", "b*k*m + 9", SUMS, later
     ),
-    Line(("oneshot",), "1", "b*(k*m + k**2) + 16", "b*k*m", f"r*({SUMS})"),
+    Line(
+        ("oneshot", "consensus"), "1", "b*(k*m + k**2) + 16", "b*k*m", f"r*({SUMS})"
+    ),
     Line(("shared-own",), "1", "b*(2*k*m + 4*k**2) + 16", "b*k*m", START, first),
     Line(
         ("shared-own",),

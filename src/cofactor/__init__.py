@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cofactor.combine import summaries
-    from cofactor.engines.loop import Run, run
+    from cofactor.engines.loop import run
+    from cofactor.engines.outcome import Run
     from cofactor.estimators.bmf import FederatedBMF
     from cofactor.estimators.clustering import FederatedKMeans
     from cofactor.estimators.mf import FederatedMF
@@ -41,7 +42,7 @@ _HOME = {
     "FederatedNMF": "cofactor.estimators.nmf",
     "Plan": "cofactor.plan",
     "Privacy": "cofactor.privacy.allowance",
-    "Run": "cofactor.engines.loop",
+    "Run": "cofactor.engines.outcome",
     "passports": "cofactor.select",
     "run": "cofactor.engines.loop",
     "select_rank": "cofactor.select",

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import silhouette_samples
 
+from cofactor import run
 from cofactor.combine import consensus
+from cofactor.data import synthetic
 from cofactor.local.stats import normalize
+from cofactor.methods import catalog
 from cofactor.types import CofactorError
 
 
@@ -27,7 +30,7 @@ def test_planted_components_come_back():
     cosines = normalize(planted) @ found.factor.T
     assert sorted(cosines.argmax(axis=1)) == [0, 1, 2, 3]
     assert cosines.max(axis=1).min() > 0.98
-    assert found.stability.min() > 0.5
+    assert found.silhouette.min() > 0.5
     np.testing.assert_array_equal(found.sizes, 20)
 
 
@@ -38,12 +41,12 @@ def test_strays_are_left_out():
     assert (normalize(planted) @ found.factor.T).max(axis=1).min() > 0.98
 
 
-def test_stability_is_the_silhouette():
+def test_silhouettes_are_those_of_scikit_learn():
     _, factors = starts(noise=0.6)
     found = consensus.agree(factors, density=2.0)
     rows = normalize(np.concatenate(factors))
     expected = silhouette_samples(rows, found.cluster)
-    np.testing.assert_allclose(found.stability, [expected[found.cluster == c].mean() for c in range(4)], atol=1e-7)
+    np.testing.assert_allclose(found.silhouette, [expected[found.cluster == c].mean() for c in range(4)], atol=1e-7)
 
 
 def test_the_largest_cluster_comes_first():
@@ -56,7 +59,7 @@ def test_one_component_is_stable_by_size_alone():
     _, factors = starts(k=1)
     found = consensus.agree(factors)
     assert found.factor.shape == (1, 30)
-    np.testing.assert_array_equal(found.stability, 0)
+    np.testing.assert_array_equal(found.silhouette, 0)
 
 
 def test_refusals():
@@ -65,3 +68,23 @@ def test_refusals():
         consensus.agree(factors[:1])
     with pytest.raises(CofactorError, match=r"density: expected a threshold that leaves more than 4 components"):
         consensus.agree(factors, density=1e-9)
+
+
+def test_the_clustergram_shows_the_clusters():
+    _, factors = starts(k=3)
+    shown = consensus.agree(factors).clustergram
+    blocks = np.kron(np.eye(3), np.ones((20, 20)))
+    assert shown.shape == (60, 60)
+    assert shown[blocks == 1].max() < shown[blocks == 0].min()
+    assert consensus.agree(starts(n=100)[1]).clustergram.shape[0] <= consensus.SIDE
+
+
+def test_starts_of_a_federation_agree_with_the_exact_factor():
+    planted = synthetic.blocks(4, 80, features=40, rank=4, seed=2)
+    found = run(catalog.make("consensus", 4, starts=20), planted.Xs, seed=0)
+    exact = run(catalog.make("exact", 4), planted.Xs, seed=0)
+    assert (normalize(found.factor) @ normalize(exact.factor).T).max(axis=1).min() > 0.97
+    assert found.silhouette.min() > 0.7
+    assert (np.diff(found.share) <= 0).all()
+    with pytest.raises(CofactorError, match="at least two"):
+        catalog.make("consensus", 4, starts=1)

@@ -31,7 +31,7 @@ IN_SUMS = {
     **{name: {"align": None} for name in ("felb", "falb", "asso", "grecond", "mebf", "zhang", "elbmf")},
 }
 """Options with which sums are enough, where a method needs them for that."""
-SINGLE = ["oneshot", "oneshot-lap", "boolean-oneshot", "k-means", "simplex"]
+SINGLE = ["oneshot", "consensus", "oneshot-lap", "boolean-oneshot", "k-means", "simplex"]
 """Methods that need every message whatever their options."""
 SUMS = [name for name in NAMES if name not in SINGLE]
 

@@ -188,7 +188,7 @@ def test_methods_that_promise_sums():
     single = {"exact", "exact, changes", "oneshot", "oneshot, larger local rank", "oneshot-lap", "boolean-oneshot"}
     single |= {"fnmf-lap", "fnmf-lap-rho", "fnmf-sinkhorn", "fnmf-sinkhorn-rho", "fnmf-knn"}
     single |= {"felb", "falb", "asso", "grecond", "mebf", "zhang", "elbmf", "felb, every", "felb, paper noise"}
-    single |= {"k-means", "k-means, changes", "simplex", "shared-own"}
+    single |= {"k-means", "k-means, changes", "simplex", "shared-own", "consensus"}
     single |= {f"{name}, swept" for name in catalog.names("boolean") if name != "boolean-exact"}
     assert {name for name, c in VARIANTS.items() if not c.method.traits.additive} == single
 

@@ -46,7 +46,10 @@ def test_two_runs_of_one_seed_agree_to_the_bit(name):
 
 @EVERY
 def test_a_run_is_what_server_and_clients_do_by_hand(name):
-    """No engine adds anything: the four functions, called in turn, give the factor and the losses to the bit."""
+    """No engine adds anything: the four functions, called in turn, give the factor and the losses to the bit.
+
+    Components are put in the order of their shares in the end.
+    """
     _, method, Xs = case(name)
     Xs = kinds.check(kinds.named(method.traits.kind), Xs)  # in the order of memory in which an engine holds them
     result, played = run(method, Xs, rounds=ROUNDS, engine=Inline(1)), [*play(method, Xs)]

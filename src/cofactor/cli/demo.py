@@ -14,7 +14,8 @@ from rich.table import Table
 
 from cofactor.data import datasets, partition
 from cofactor.engines.history import Round
-from cofactor.engines.loop import Run, run
+from cofactor.engines.loop import run
+from cofactor.engines.outcome import Run
 from cofactor.local.refit import refit
 from cofactor.methods import catalog
 from cofactor.metrics import sum_rmsd

@@ -8,6 +8,7 @@ import numpy as np
 
 from cofactor.combine import summaries
 from cofactor.combine.barycenter import Barycenter
+from cofactor.combine.consensus import DENSITY
 from cofactor.local.stats import normalize
 from cofactor.method import total
 from cofactor.types import Aggregator, Array, Message
@@ -109,13 +110,47 @@ class Union:
         """Return the factor of the union with what the search has told of it; None where nothing was said."""
         if not self.required and not any(m.arrays["gram"].any() for m in messages):
             return None
-        union = [summaries.Summary(m.arrays["factor"], m.arrays["gram"], m.weight, _square(m)) for m in messages]
-        return summaries.search(union, self.rank, restarts=self.restarts, iterations=self.iterations)
+        return summaries.search(_union(messages), self.rank, restarts=self.restarts, iterations=self.iterations)
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
         """Return the factor of the union."""
         found = self.search(messages)
         return current if found is None else found.factor.astype(factors(messages)[0].dtype)
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What many starts on the union of the clients' summaries agree on (see :mod:`cofactor.combine.consensus`)."""
+
+    rank: int
+    starts: int = 100
+    density: float = DENSITY
+    additive = False
+    streams = False
+
+    def noisy(self) -> None:
+        """There is none, as for summaries."""
+
+    def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """As for summaries."""
+        return Union(self.rank).schema(rank, n_features)
+
+    def message(self, W: Array, H: Array) -> Message:
+        """As for summaries."""
+        return Union(self.rank).message(W, H)
+
+    def search(self, messages: list[Message]) -> summaries.Fitted:
+        """Return the consensus, with how far every component stands apart from the others."""
+        return summaries.agreed(_union(messages), self.rank, starts=self.starts, density=self.density)
+
+    def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
+        """Return the consensus."""
+        return self.search(messages).factor.astype(factors(messages)[0].dtype)
+
+
+def _union(messages: list[Message]) -> list[summaries.Summary]:
+    """Return the summaries that messages hold."""
+    return [summaries.Summary(m.arrays["factor"], m.arrays["gram"], m.weight, _square(m)) for m in messages]
 
 
 def _square(message: Message) -> float:

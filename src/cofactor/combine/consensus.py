@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cofactor.local.arrays import block_means
 from cofactor.local.stats import normalize
 from cofactor.types import Array, CofactorError
 
@@ -18,19 +19,25 @@ SEEDS = 10
 """Starts of the clustering."""
 
 
+SIDE = 160
+"""Rows and columns of a clustergram at most."""
+
+
 class Consensus(NamedTuple):
     """What many starts agree on.
 
-    ``factor`` (k x m) are the medians of the clusters, rows at norm 1; ``stability`` (k) the mean silhouette of each
+    ``factor`` (k x m) are the medians of the clusters, rows at norm 1; ``silhouette`` (k) the mean silhouette of each
     cluster, 1 where its members stand apart from all others; ``sizes`` (k) how many components are in it. Of every
     component of every start: its ``density`` (distance to its neighbours), and its ``cluster``, -1 for strays.
+    ``clustergram`` holds the distances between those that were kept, cluster by cluster, in block means.
     """
 
     factor: Array
-    stability: Array
+    silhouette: Array
     sizes: Array
     density: Array
     cluster: Array
+    clustergram: Array
 
 
 def agree(factors: Sequence[Array], *, density: float = DENSITY, seed: int = 0) -> Consensus:
@@ -55,13 +62,15 @@ def agree(factors: Sequence[Array], *, density: float = DENSITY, seed: int = 0) 
         )
     found = KMeans(k, n_init=SEEDS, random_state=seed).fit_predict(rows[kept])
     medians = np.array([np.median(rows[kept][found == c], axis=0) for c in range(k)])
-    silhouette = _silhouettes(distances[np.ix_(kept, kept)], found, k)
+    each = _silhouettes(distances[np.ix_(kept, kept)], found, k)
     order = np.argsort([-float(np.sum(found == c)) for c in range(k)], kind="stable")
     cluster = np.full(len(rows), -1)
     cluster[kept] = np.argsort(order)[found]
-    stability = np.array([silhouette[found == c].mean() for c in order])
+    silhouette = np.array([each[found == c].mean() for c in order])
     sizes = np.array([int(np.sum(found == c)) for c in order])
-    return Consensus(normalize(medians[order]), stability, sizes, near, cluster)
+    rows_in = np.argsort(np.where(cluster < 0, k, cluster), kind="stable")[: int(kept.sum())]
+    clustergram = block_means(distances[np.ix_(rows_in, rows_in)], SIDE)
+    return Consensus(normalize(medians[order]), silhouette, sizes, near, cluster, clustergram)
 
 
 def _distances(rows: Array) -> Array:

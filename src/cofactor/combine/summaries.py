@@ -17,10 +17,16 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from cofactor.combine import unions
+from cofactor.combine.consensus import DENSITY, agree
 from cofactor.combine.unions import Descent, Stacked
 from cofactor.local.init import random_factor
 from cofactor.local.stats import normalize
 from cofactor.types import Array, CofactorError
+
+ALONE = 100
+"""Iterations of each start of a consensus."""
+SWEEPS = 200
+"""Sweeps that find codes for a factor that stays."""
 
 
 class Summary(NamedTuple):
@@ -66,12 +72,16 @@ def merge(summaries: Sequence[Summary], rank: int, *, seed: int = 0, restarts: i
 class Fitted(NamedTuple):
     """The factor of a union: H (k x m, rows at norm 1), codes C of the summaries (c x r x k), and how sure it is.
 
-    ``stability`` (k) is the worst cosine of every component with its partners in other restarts that are as good.
+    ``stability`` (k) is the worst cosine of every component with its partners in other restarts that are as good. A
+    consensus has instead how far the cluster of each stands apart from the others (``silhouette``), and a
+    ``clustergram``.
     """
 
     factor: Array
     codes: Array
     stability: Array
+    silhouette: Array | None = None
+    clustergram: Array | None = None
 
 
 def fit(
@@ -107,9 +117,20 @@ def search(
     return Fitted(normalize(best.H), best.scaled(), sure)
 
 
+def agreed(
+    summaries: Sequence[Summary], rank: int, *, starts: int = 100, density: float = DENSITY, seed: int = 0
+) -> Fitted:
+    """Fit a union from many starts, each alone, and return what they agree on (:mod:`cofactor.combine.consensus`)."""
+    seeds = np.random.default_rng(seed).integers(2**31, size=starts).tolist()
+    found = agree([fit(summaries, rank, seed=s, restarts=1, iterations=ALONE)[0] for s in seeds], density=density)
+    descent = Descent(stacked(summaries), found.factor)
+    descent.codes(SWEEPS)
+    return Fitted(found.factor, descent.C, np.full(rank, np.nan), found.silhouette, found.clustergram)
+
+
 def loss(summaries: Sequence[Summary], H: Array) -> float:
     """Return ``min_C sum_j tr((H_j - C_j H)^T G_j (H_j - C_j H))``: what H misses of the summaries."""
-    return Descent(stacked(summaries), H.astype(np.float64)).codes(200)
+    return Descent(stacked(summaries), H.astype(np.float64)).codes(SWEEPS)
 
 
 def stacked(summaries: Sequence[Summary]) -> Stacked:

@@ -5,60 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cofactor.engines import paying, stream
 from cofactor.engines.checkpoint import Checkpoint
-from cofactor.engines.contract import Answer, Arrival, Callback, Engine, Session, Watch, Work, shared_bytes
-from cofactor.engines.history import DONE, Round, stage_of
+from cofactor.engines.contract import Answer, Callback, Engine, Session, Watch, Work, shared_bytes
+from cofactor.engines.history import Round, stage_of
 from cofactor.engines.host import address
 from cofactor.engines.inline import Inline
+from cofactor.engines.outcome import Run
 from cofactor.engines.over import Over, in_order
 from cofactor.method import SERVER, Method
 from cofactor.plan import ByShare, Plan, Stream
-from cofactor.privacy.accountant import Cost, Ledger
+from cofactor.privacy.accountant import Cost
 from cofactor.privacy.charges import Charges
 from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared
-
-
-@dataclass(frozen=True)
-class Run:
-    """What came out: the shared factor (rows at norm 1, or bits), each client's codes, history, and ledger.
-
-    ``epsilon`` is what all releases of this run together cost; infinite for a method without noise.
-    ``remark`` is what a private method has to say of its factor, in words. Codes are there for clients on this machine;
-    ``findings`` are what the work of every client returned. A stream has ``arrivals``. Clients that never answered, or
-    were given up, are ``absent``. ``ended`` is why it ended, one of :data:`~cofactor.engines.history.ENDED`.
-    ``empty`` are components that nothing is made of: zeros, or without codes at any client. ``share`` and
-    ``stability`` of each component are there where the server knows them; components then come by their share.
-    """
-
-    factor: Array
-    codes: list[Array] = field(repr=False)
-    history: list[Round] = field(repr=False)
-    ended: str = ""
-    ledger: Ledger | None = None
-    epsilon: float = math.inf
-    arrivals: list[Arrival] = field(default_factory=list, repr=False)
-    absent: tuple[int, ...] = ()
-    findings: list[Any] = field(default_factory=list, repr=False)
-    remark: str = ""
-    empty: tuple[int, ...] = ()
-    share: Array | None = None
-    stability: Array | None = None
-
-    @property
-    def converged(self) -> bool:
-        """Whether it ended because nothing was left to do."""
-        return self.ended in DONE
-
-    @property
-    def bytes(self) -> int:
-        """Everything that was sent, up and down."""
-        return sum(r.bytes_up + r.bytes_down for r in self.history)
 
 
 def run(

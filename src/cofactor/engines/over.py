@@ -154,9 +154,10 @@ def in_order(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str,
 
     Codes are found for the final factor, so that they need no order of their own.
     """
-    known = {name: memory[name] for name in ("share", "stability") if name in memory}
+    known = {name: memory[name] for name in ("share", "stability", "silhouette") if name in memory}
     order = np.argsort(-known["share"], kind="stable") if "share" in known else np.arange(len(factor))
-    return factor[order], {name: a[order] for name, a in known.items()}
+    pictures = {name: memory[name] for name in ("clustergram",) if name in memory}
+    return factor[order], {name: a[order] for name, a in known.items()} | pictures
 
 
 SURE = 0.9

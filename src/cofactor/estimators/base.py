@@ -18,7 +18,8 @@ from cofactor.data.preparation import Preparation, hint
 from cofactor.data.tables import as_table, is_annotated, set_aside
 from cofactor.engines.contract import Engine
 from cofactor.engines.history import ENDED, Round
-from cofactor.engines.loop import Run, carrier, run
+from cofactor.engines.loop import carrier, run
+from cofactor.engines.outcome import Run
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients
 from cofactor.estimators.containers import Containers

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofactor.boolean import check_boolean, product, unpack
 from cofactor.engines.contract import Callback, Engine
-from cofactor.engines.loop import Run
+from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
 from cofactor.estimators.base import Federated
 from cofactor.estimators.to_bits import to_bits

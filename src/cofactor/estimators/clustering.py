@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.engines.contract import Callback, Engine
-from cofactor.engines.loop import Run
+from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
 from cofactor.estimators.base import Federated
 from cofactor.kinds.kind import Score

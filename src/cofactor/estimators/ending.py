@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.engines.loop import Run
+from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE, unsure
 from cofactor.types import Array
 

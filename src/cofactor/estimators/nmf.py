@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofactor.data.harmonise import How
 from cofactor.data.tables import is_annotated
 from cofactor.engines.contract import Callback, Engine
-from cofactor.engines.loop import Run
+from cofactor.engines.outcome import Run
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients, losses, saved
 from cofactor.estimators.annotate import annotate

@@ -14,7 +14,8 @@ from cofactor import kinds
 from cofactor.assurance.ledger import MANY, TOGETHER
 from cofactor.assurance.spending import record
 from cofactor.engines.contract import Answer, Callback, Engine
-from cofactor.engines.loop import Run, run
+from cofactor.engines.loop import run
+from cofactor.engines.outcome import Run
 from cofactor.engines.secure import Secure
 from cofactor.engines.totals import totals
 from cofactor.jobs import preparing
@@ -256,6 +257,8 @@ def _write(
     config, names = job.config, job.inputs.feature_names
     rows, more = job.kind.public(job.method) if job.kind.public else (None, {})
     more = {**more, **job.prepared.arrays, **({} if scores is None else {SCORES: scores})}
+    if outcome.clustergram is not None and outcome.silhouette is not None:
+        more |= {"silhouette": outcome.silhouette, "clustergram": outcome.clustergram}
     folder.write_factor(outcome.factor, names, image_shape=config.image_shape, rows=rows, more=more)
     best = [] if scores is None else table(scores, outcome.factor, names, top=MOST)
     if best:

@@ -10,7 +10,8 @@ import numpy as np
 
 from cofactor import kinds
 from cofactor.engines.history import ENDED
-from cofactor.engines.loop import Run, run
+from cofactor.engines.loop import run
+from cofactor.engines.outcome import Run
 from cofactor.engines.over import unsure
 from cofactor.jobs import preparing
 from cofactor.jobs.conclude import TOP, Finding

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from cofactor.combine.aggregators import Barycentric, Mean, Union
+from cofactor.combine.aggregators import Barycentric, Mean
 from cofactor.combine.align import Knn, Lap, LapRho, Sinkhorn, SinkhornRho
 from cofactor.combine.barycenter import FixedPoint
-from cofactor.local.updates import HALS, IPALM, MU
+from cofactor.local.updates import IPALM, MU
 from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
@@ -22,81 +20,18 @@ from cofactor.methods.boolean import BOOLEAN
 from cofactor.methods.clusters import k_means, simplex
 from cofactor.methods.dp_nmf import dp_nmf
 from cofactor.methods.fedmavg import fedmavg, fedmgs
-from cofactor.methods.integrated import Integrated
 from cofactor.methods.moments import Moments, moments
 from cofactor.methods.observed import exact_als, masked_fedmavg
-from cofactor.methods.one_shot import OneShot, Summarized
+from cofactor.methods.one_shot import OneShot
+from cofactor.methods.pooled import consensus, exact, oneshot, shared_own
 from cofactor.methods.ranged import Ranged, ranged
 from cofactor.methods.sketched import BLOCKED
-from cofactor.methods.staged import Staged
-from cofactor.methods.summed import SWEEPS, Summed
+from cofactor.methods.summed import Summed
 from cofactor.methods.syn import asyn_sd, asyn_ssd_v, syn_sd, syn_ssd_u, syn_ssd_uv, syn_ssd_v
-from cofactor.methods.twin import ROUNDS, Twin
+from cofactor.methods.twin import ROUNDS
 from cofactor.privacy.allowance import Privacy
 from cofactor.schedules import Switch
 from cofactor.types import CofactorError, unknown
-
-LOCAL, BRIEF, COLUMNS, SEARCH = 2, 6, 1024, 3
-"""The start of ``exact``: local rank (times the rank), rounds and columns of a client alone, iterations on the union.
-
-More components than asked for leave room to choose; measured on digits, faces, text and cells, few rounds at twice the
-rank end lower than many at the rank, and cost less.
-"""
-
-
-def exact(
-    rank: int,
-    *,
-    start: str = "summaries",
-    momentum: float = 0.5,
-    sweeps: int = SWEEPS,
-    local_rank: int | None = None,
-    restarts: int = 8,
-    groups: tuple[int, ...] | None = None,
-) -> Method:
-    """The pooled answer from sums of statistics, after a one-upload start.
-
-    ``start`` is "summaries" (best), "moments" or "lap" (when only sums may be seen) or "random". Where clients lack
-    features, ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random.
-    """
-    method = Summed(rank, HALS(sweeps), momentum, groups=groups)
-    return _started("random" if groups is not None else start, method, local_rank=local_rank, restarts=restarts)
-
-
-def _started(start: str, method: Any, *, local_rank: int | None = None, restarts: int = 8) -> Method:
-    """Return the method after a start by name."""
-    rank = method.rank
-    starts: dict[str, Callable[[], Summarized | OneShot | Twin | None]] = {
-        "summaries": lambda: _start(rank, local_rank or LOCAL * rank, restarts),
-        "moments": lambda: Twin(rank, Alone(Summed(rank), ROUNDS)),
-        "lap": lambda: OneShot(rank, Alone(Summed(rank)), Mean(), align=Lap(), passes=3),
-        "random": lambda: None,
-    }
-    if start not in starts:
-        raise CofactorError(f"expected start to be one of {', '.join(starts)}; found {start!r}.")
-    first = starts[start]()
-    return method if first is None else Staged(first, first.rounds or 1, method)
-
-
-def shared_own(rank: int, *, weight: float = 0.1, start: str = "summaries") -> Method:
-    """Shared and own programs: every client adds to the factor a part of its own, which stays there (LIGER)."""
-    if not (np.isfinite(weight) and weight > 0):
-        raise CofactorError(f"weight must be a number > 0. Found {weight}.")
-    return _started(start, Integrated(rank, float(weight)))
-
-
-def _start(rank: int, local_rank: int, restarts: int) -> Summarized:
-    """Summaries for a start: a few rounds alone at a higher rank, one upload, a union that is searched, not solved."""
-    alone, union = (
-        Alone(Summed(rank, HALS(3)), BRIEF, columns=COLUMNS, refits=False),
-        Union(rank, restarts, False, iterations=SEARCH),
-    )
-    return Summarized(OneShot(rank, alone, union, local_rank))
-
-
-def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = 8) -> Summarized:
-    """One upload of mergeable summaries per client."""
-    return Summarized(OneShot(rank, Alone(Summed(rank)), Union(rank, restarts), local_rank))
 
 
 def _fnmf(align: Any, what: str) -> Callable[..., Averaged]:
@@ -211,6 +146,7 @@ ENTRIES: tuple[Entry, ...] = (
         private_options={"start": "random"},
     ),
     Entry("oneshot", oneshot),
+    Entry("consensus", consensus),
     Entry("exact-beta", divergent, sums="majorizers of the factor"),
     Entry("exact-gaps", gapped, "gaps", sums="majorizers of the factor"),
     Entry("shared-own", shared_own, sums=STATISTICS, secure_options={"start": "moments"}),

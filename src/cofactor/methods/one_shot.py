@@ -128,7 +128,8 @@ class Summarized(Wrapped):
     """One upload of mergeable summaries; the server keeps what its search has told of the components.
 
     ``method`` is a :class:`OneShot` with a :class:`~cofactor.combine.aggregators.Union`. In the server's memory are
-    the ``share`` of every component in what the summaries explain, and its ``stability`` over restarts.
+    the ``share`` of every component in what the summaries explain, and its ``stability`` over restarts; of a consensus
+    the ``clustergram`` too.
     """
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
@@ -138,5 +139,10 @@ class Summarized(Wrapped):
             return self.method.aggregate(shared, messages, t)
         grams = np.stack([m.arrays["gram"] for m in messages]).astype(np.float64)
         gram = np.einsum("crk,crs,csl->kl", found.codes, grams, found.codes)
-        memory = {"share": shares(gram, found.factor), "stability": found.stability}
-        return self.method.merged(found.factor.astype(messages[0].arrays["factor"].dtype), messages, memory)
+        share = shares(gram, found.factor)
+        order = np.argsort(-share, kind="stable")
+        known = {"share": share, "stability": found.stability, "silhouette": found.silhouette}
+        memory = {name: a[order] for name, a in known.items() if a is not None}
+        if found.clustergram is not None:
+            memory["clustergram"] = found.clustergram
+        return self.method.merged(found.factor[order].astype(messages[0].arrays["factor"].dtype), messages, memory)

@@ -28,13 +28,15 @@ from cofactor.types import Array, CofactorError
 
 
 class Factor(NamedTuple):
-    """``factor.npz``: the factor (k x m), with names, marker scores (k x m) and picture shape where they are known."""
+    """``factor.npz``: the factor (k x m), with names, marker scores (k x m), picture shape, consensus where known."""
 
     H: Array
     names: list[str]
     image_shape: tuple[int, int] | None = None
     image_order: str = "C"
     scores: Array | None = None
+    silhouette: Array | None = None
+    clustergram: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,20 @@ def read_factor(path: Path) -> Factor:
     scores = arrays.get(SCORES)
     if scores is not None and (scores.shape != H.shape or not np.isfinite(scores).all()):
         raise CofactorError(f"{path.name}: expected finite {SCORES} of shape {H.shape}, found shape {scores.shape}.")
-    return Factor(H.astype(np.float64), [str(name) for name in names], shape, order, scores)
+    silhouette, clustergram = _consensus(arrays, len(H), path.name)
+    return Factor(H.astype(np.float64), [str(name) for name in names], shape, order, scores, silhouette, clustergram)
+
+
+def _consensus(arrays: dict[str, Array], k: int, where: str) -> tuple[Array | None, Array | None]:
+    """Return what a consensus says of its components: how far each stands apart, and distances between all starts."""
+    silhouette, clustergram = arrays.get("silhouette"), arrays.get("clustergram")
+    if silhouette is None or clustergram is None:
+        return None, None
+    if silhouette.shape != (k,) or clustergram.ndim != 2 or not np.isfinite(clustergram).all():
+        raise CofactorError(
+            f"{where}: expected a silhouette of each of {k} components, found shape {silhouette.shape}."
+        )
+    return silhouette, clustergram
 
 
 def _image(arrays: dict[str, Array], m: int, where: str) -> tuple[tuple[int, int] | None, str]:

@@ -11,7 +11,7 @@ from cofactor.report import words
 from cofactor.report.charts import finite
 from cofactor.report.contents import Folder, read
 from cofactor.report.meanings import meaning, why_alone
-from cofactor.report.sections import components, overview, quality, tiles, traffic
+from cofactor.report.sections import agreement, components, overview, quality, tiles, traffic
 from cofactor.types import CofactorError
 
 
@@ -30,6 +30,7 @@ SECTIONS = [
     Section("drift", "Drift and match", quality.drift),
     Section("components", "Components", components.components),
     Section("markers", "Markers", components.markers),
+    Section("consensus", "Consensus", agreement.agreement),
     Section("rank", "Rank selection", components.rank),
     Section("communication", "Communication", traffic.communication),
     Section("ledger", "What left each client", traffic.ledger),
@@ -95,6 +96,7 @@ def sections_of(folder: Folder, *, pictures: bool = False) -> list[Section]:
     alone, drifted = why_alone(folder), finite([line.drift for line in folder.history])
     absent = {"rank": folder.rank is None and not meaning(folder).ranks, "drift": alone and not drifted}
     absent["markers"] = folder.factor.scores is None or folder.factor.image_shape is not None
+    absent["consensus"] = folder.factor.clustergram is None
     absent["events"] = folder.events is None
     found = [section for section in SECTIONS if not absent.get(section.id)]
     if alone:

@@ -10,8 +10,8 @@ from scipy import sparse
 from tests.helpers.methods import KIND, NAMES, ROUNDS, case, change, data
 
 from cofactor import run
-from cofactor.engines.loop import Run
 from cofactor.engines.mpi import Mpi
+from cofactor.engines.outcome import Run
 from cofactor.methods import catalog
 
 SEED = 3

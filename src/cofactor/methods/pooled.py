@@ -1,0 +1,93 @@
+"""The pooled answer without pooling: exact rounds with their starts, one upload, and what many starts agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cofactor.combine.aggregators import Agreed, Mean, Union
+from cofactor.combine.align import Lap
+from cofactor.combine.consensus import DENSITY
+from cofactor.local.updates import HALS
+from cofactor.method import Method
+from cofactor.methods.alone import Alone
+from cofactor.methods.integrated import Integrated
+from cofactor.methods.one_shot import OneShot, Summarized
+from cofactor.methods.staged import Staged
+from cofactor.methods.summed import SWEEPS, Summed
+from cofactor.methods.twin import ROUNDS, Twin
+from cofactor.types import CofactorError
+
+LOCAL, BRIEF, COLUMNS, SEARCH = 2, 6, 1024, 3
+"""The start of ``exact``: local rank (times the rank), rounds and columns of a client alone, iterations on the union.
+
+More components than asked for leave room to choose; measured on digits, faces, text and cells, few rounds at twice the
+rank end lower than many at the rank, and cost less.
+"""
+
+
+def exact(
+    rank: int,
+    *,
+    start: str = "summaries",
+    momentum: float = 0.5,
+    sweeps: int = SWEEPS,
+    local_rank: int | None = None,
+    restarts: int = 8,
+    groups: tuple[int, ...] | None = None,
+) -> Method:
+    """The pooled answer from sums of statistics, after a one-upload start.
+
+    ``start`` is "summaries" (best), "moments" or "lap" (when only sums may be seen) or "random". Where clients lack
+    features, ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random.
+    """
+    method = Summed(rank, HALS(sweeps), momentum, groups=groups)
+    return _started("random" if groups is not None else start, method, local_rank=local_rank, restarts=restarts)
+
+
+def _started(start: str, method: Any, *, local_rank: int | None = None, restarts: int = 8) -> Method:
+    """Return the method after a start by name."""
+    rank = method.rank
+    starts: dict[str, Callable[[], Summarized | OneShot | Twin | None]] = {
+        "summaries": lambda: _start(rank, local_rank or LOCAL * rank, restarts),
+        "moments": lambda: Twin(rank, Alone(Summed(rank), ROUNDS)),
+        "lap": lambda: OneShot(rank, Alone(Summed(rank)), Mean(), align=Lap(), passes=3),
+        "random": lambda: None,
+    }
+    if start not in starts:
+        raise CofactorError(f"expected start to be one of {', '.join(starts)}; found {start!r}.")
+    first = starts[start]()
+    return method if first is None else Staged(first, first.rounds or 1, method)
+
+
+def shared_own(rank: int, *, weight: float = 0.1, start: str = "summaries") -> Method:
+    """Shared and own programs: every client adds to the factor a part of its own, which stays there (LIGER)."""
+    if not (np.isfinite(weight) and weight > 0):
+        raise CofactorError(f"weight must be a number > 0. Found {weight}.")
+    return _started(start, Integrated(rank, float(weight)))
+
+
+def _start(rank: int, local_rank: int, restarts: int) -> Summarized:
+    """Summaries for a start: a few rounds alone at a higher rank, one upload, a union that is searched, not solved."""
+    alone, union = (
+        Alone(Summed(rank, HALS(3)), BRIEF, columns=COLUMNS, refits=False),
+        Union(rank, restarts, False, iterations=SEARCH),
+    )
+    return Summarized(OneShot(rank, alone, union, local_rank))
+
+
+def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = 8) -> Summarized:
+    """One upload of mergeable summaries per client."""
+    return Summarized(OneShot(rank, Alone(Summed(rank)), Union(rank, restarts), local_rank))
+
+
+def consensus(rank: int, *, starts: int = 100, density: float = DENSITY, local_rank: int | None = None) -> Summarized:
+    """What many starts agree on (cNMF), from one upload of summaries: strays out, clusters, medians.
+
+    ``density`` is the mean distance to its neighbours above which a component is a stray.
+    """
+    if starts < 2:
+        raise CofactorError(f"starts: a consensus needs at least two. Found {starts}.")
+    return Summarized(OneShot(rank, Alone(Summed(rank)), Agreed(rank, starts, density), local_rank))
