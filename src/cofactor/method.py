@@ -11,6 +11,8 @@ from cofactor.types import Array, Data, Local, Message, Shared
 
 SERVER = -1
 """The server's address in :func:`rng`."""
+OWN = -1
+"""In a schema: a side as long as the client's own message says, such as its rated items."""
 
 
 def rng(seed: int, client: int, t: int) -> np.random.Generator:
@@ -34,6 +36,8 @@ class Traits:
     ``allowance`` pays for the noise of a private method (:class:`cofactor.privacy.allowance.Allowance`).
     ``apart`` is the weight of what every client adds to the factor for itself (:mod:`cofactor.local.apart`); None:
     nothing.
+    ``sliced`` names the array of a message in which a client says which columns of the factor it works with, and needs
+    no others; None: it needs all.
     ``judged`` is what says that it is done: its "loss", where that is the objective of all clients in that round, or,
     where losses are of the clients' own copies or of those that answered, how far the "factor" still moves.
     ``stages`` are the rounds in which something new begins: clients join anew, and losses do not compare across.
@@ -48,6 +52,7 @@ class Traits:
     own: bool = False
     allowance: Any = None
     apart: float | None = None
+    sliced: str | None = None
     judged: str = "loss"
     stages: tuple[int, ...] = (0,)
 
@@ -119,3 +124,12 @@ def total(messages: list[Message]) -> Message:
             sums[name] += a
     dtypes = {name: first.dtypes.get(name, np.asarray(a).dtype) for name, a in first.arrays.items()}
     return Message(sums, float(sum(m.weight for m in messages)), first.cost, dtypes)
+
+
+def fits(found: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether an array has a declared shape; a side that is the client's own may have any length.
+
+    >>> fits((7, 3), (OWN, 3)), fits((7, 3), (8, 3))
+    (True, False)
+    """
+    return len(found) == len(shape) and all(b in (a, OWN) for a, b in zip(found, shape, strict=True))

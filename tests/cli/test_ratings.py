@@ -31,17 +31,39 @@ def test_a_run_on_ratings_is_the_estimator_on_what_is_not_held_out(stars, tmp_pa
     train, test = ratings_split.by_time(R, times)
     model = FederatedMF(2, ridge=1, random_state=3).fit(train)
     np.testing.assert_allclose(np.load(tmp_path / "run" / "factor.npz")["factor"], model.factor_, atol=1e-9)
-    np.testing.assert_allclose(
-        np.load(tmp_path / "run" / "clients" / "13" / "codes.npy")[0], model.codes_[3], atol=1e-9
-    )
+    own = tmp_path / "run" / "clients" / "ratings"
+    np.testing.assert_allclose(np.load(own / "codes.npy"), model.codes_, atol=1e-9)
+    assert (own / "rows.txt").read_text().split() == [str(10 + u) for u in range(60)]
     training, held_out = result["parts"]
     assert (training["ratings"], held_out["ratings"]) == (train.nnz, test.nnz)
-    assert [(line["client"], line["rows"]) for line in result["clients"]] == [(str(10 + u), 1) for u in range(60)]
+    assert [(line["client"], line["rows"]) for line in result["clients"]] == [("ratings", 60)]
     assert training["rmse"] == pytest.approx(model.score(train))
     assert held_out["rmse"] == pytest.approx(model.score(test))
     assert held_out["ranking"]["ndcg@10"] == pytest.approx(model.ranking(test).mean["ndcg"])
     assert "held out by time" in cofactor("evaluate", "run", cwd=tmp_path).stdout
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_users_are_clients_on_request_and_the_report_says_what_that_sends_and_shows(stars, tmp_path):
+    words = ("fit", stars[0] / "ratings.csv", "--ratings", "-k", 2, "--option", "ridge=1", "--rounds", 8, "--tol", 0)
+    ways = {"one": (), "users": ("--users-as-clients",), "rated": ("--users-as-clients", "--rated-only")}
+    sent, factors, pages = {}, {}, {}
+    for name, more in ways.items():
+        result = json.loads(cofactor(*words, *more, "--json", "--out", name, cwd=tmp_path).stdout)
+        assert len(result["clients"]) == (1 if name == "one" else 60)
+        lines = [json.loads(line) for line in (tmp_path / name / "history.jsonl").read_text().splitlines()]
+        sent[name] = sum(line["bytes_up"] + line["bytes_down"] for line in lines)
+        factors[name] = np.load(tmp_path / name / "factor.npz")["factor"]
+        pages[name] = (tmp_path / name / "report.html").read_text()
+        cofactor("ledger", "verify", name, cwd=tmp_path)
+    assert sent["users"] == 60 * sent["one"]
+    assert sent["rated"] < 0.6 * sent["users"]  # half of all cells are rated
+    for name in ("users", "rated"):
+        np.testing.assert_allclose(factors[name], factors["one"], atol=1e-8)
+    assert "Every user is a client here" not in pages["one"]
+    assert "they would send and receive about" in pages["users"]
+    assert "Every user is a client here" in pages["rated"]
+    assert "they name the items that a client rated" in pages["rated"]
 
 
 def test_new_users_are_served_from_the_factor_of_the_run(stars, tmp_path):
@@ -96,6 +118,10 @@ def test_duplicates_are_refused_or_averaged(tmp_path):
         (("--holdout", "random"), "holdout is for ratings: add --ratings"),
         (("--method", "exact-als"), "method 'exact-als' is for ratings: add --ratings"),
         (("--ratings", "--method", "fedavg"), "--ratings: expected one of the methods exact-als, masked-fedmavg"),
+        (("--users-as-clients",), "--users-as-clients is for ratings: add --ratings"),
+        (("--rated-only",), "--rated-only is for ratings: add --ratings"),
+        (("r.csv", "--ratings", "--users-as-clients"), "makes clients of one file; found 2 files"),
+        (("--ratings", "--rated-only", "--option", "alpha=2"), "every item counts, rated or not"),
         (("--ratings", "--split", 3), "--ratings has no split: leave it out. Found 3"),
         (("--ratings", "--duplicates", "last"), "unknown duplicates 'last'. Expected one of: error, mean"),
         (("--ratings", "--holdout", "user", "--holdout-share", 2), "share must be in (0, 1). Found 2"),

@@ -58,6 +58,33 @@ def test_groups_and_triples_give_the_model_of_one_client_per_row(R, model):
     assert named.score(triples(R)) == pytest.approx(matrix.score(rated))
 
 
+@pytest.mark.parametrize("method", catalog.names("ratings"))
+@pytest.mark.parametrize("biases", [True, False])
+def test_users_as_clients_give_the_model_of_one_client_and_send_more(method, biases, R):
+    settings = {"method": method, "biases": biases, "ridge": 2.0, "rounds": 15, "tol": 0, "random_state": 0}
+    one = FederatedMF(2, **settings).fit(R)
+    many = FederatedMF(2, users_as_clients=True, **settings).fit(R)
+    rated = FederatedMF(2, users_as_clients=True, options={"rated_only": True}, **settings).fit(R)
+    for other in (many, rated):
+        np.testing.assert_allclose(other.codes_ @ other.factor_, one.codes_ @ one.factor_, atol=1e-8)
+        assert {line.participants for line in other.history_} == {120}
+    assert {line.participants for line in one.history_} == {1}
+    last = one.history_[-1], many.history_[-1], rated.history_[-1]
+    assert last[1].bytes_up == 120 * last[0].bytes_up
+    assert last[1].bytes_down == 120 * last[0].bytes_down
+    items = np.maximum(np.diff(R.indptr), 1).sum()  # a user without ratings names one item
+    width = one.factor_.shape[0]
+    assert last[2].bytes_down == 8 * width * items
+    numbers = {"exact-als": one.layout_.free * (one.layout_.free + 3) // 2, "masked-fedmavg": one.layout_.free + 1}
+    scalars = {"exact-als": 1, "masked-fedmavg": 2}
+    assert last[2].bytes_up == (8 * numbers[method] + 4) * items + 120 * 8 * (scalars[method] + 1)
+
+
+def test_groups_and_users_as_clients_are_one_too_many(R):
+    with pytest.raises(CofactorError, match="expected either groups or users_as_clients=True, found both"):
+        FederatedMF(2, users_as_clients=True).fit(R, groups=np.arange(120) % 2)
+
+
 def test_predictions_are_codes_times_factor_cut_to_the_range(model):
     full = np.clip(model.codes_ @ model.factor_, 0.5, 5)
     np.testing.assert_allclose(model.predict(3, np.arange(40)), full[3])
@@ -317,9 +344,8 @@ def test_a_drawn_client_that_vanishes_is_left_out(method, R):
                 session.round = lambda shared, t, who: full(shared, t, who[1:] if t > 1 else who)
                 yield session
 
-    fitted = FederatedMF(2, method=method, ridge=2.0, rounds=60, participation=0.5, engine=Leaky(), random_state=0).fit(
-        R
-    )
+    settings = {"participation": 0.5, "users_as_clients": True, "engine": Leaky(), "random_state": 0}
+    fitted = FederatedMF(2, method=method, ridge=2.0, rounds=60, **settings).fit(R)
     assert fitted.score(R) < 0.6
     assert {line.participants for line in fitted.history_} == {60, 59}
 

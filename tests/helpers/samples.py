@@ -42,12 +42,15 @@ SAMPLES = {
     "averaged": Sample(REAL, {"rank": 3, "rounds": 4, "method": "fedavg"}),
     "boolean": Sample(BOOLEAN, {"rank": 3, "boolean": True}),
     "swept": Sample(BOOLEAN, {"rank": 3, "method": "felb", "rounds": 8}),
-    "ratings": Sample(("stars.csv",), {"rank": 2, "ratings": True, "rounds": 6, "holdout": "time"}),
+    "ratings": Sample(
+        ("stars.csv",), {"rank": 2, "ratings": True, "users_as_clients": True, "rounds": 6, "holdout": "time"}
+    ),
     "several": Sample(
         ("x-stars.csv", "y-stars.csv", "z-stars.csv"), {"rank": 2, "ratings": True, "rounds": 6, "holdout": "random"}
     ),
     "clicks": Sample(
-        ("stars.csv",), {"rank": 2, "ratings": True, "rounds": 4, "holdout": "user", "options": {"alpha": 2}}
+        ("stars.csv",),
+        {"rank": 2, "ratings": True, "users_as_clients": True, "rounds": 4, "holdout": "user", "options": {"alpha": 2}},
     ),
     "clusters": Sample(("a-points.npy", "b-points.npy", "c-points.npy"), {"rank": 3, "method": "k-means"}),
     "blocks": Sample(("all.npy",), {"rank": 3, "method": "hals", "split": 3, "rounds": 4}),

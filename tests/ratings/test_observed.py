@@ -149,6 +149,39 @@ def test_messages_are_declared_and_their_sum_is_enough(name, biases, R):
         np.testing.assert_allclose(summed.factor, shared.factor, atol=1e-10)
 
 
+@EVERY
+@BIASES
+def test_messages_of_rated_items_need_nothing_of_the_others_and_name_them(name, biases, R):
+    whole, method = (catalog.make(name, 3, biases=biases, rated_only=only) for only in (False, True))
+    first = whole.traits.stages[-1]
+    shared = whole.start(25, rng(0, SERVER, -1))
+    for j in (0, 7):  # user 7 has no ratings
+        user = R[j : j + 1]
+        hidden = np.setdiff1d(np.arange(25), user.indices if user.nnz else [0])
+        blind = shared.factor.copy()
+        blind[:, hidden] = np.nan
+        local = method.join(user, shared, first, rng(0, j, -1))
+        state, sent = method.step(user, shared._replace(factor=blind), local, first, rng(0, j, first))
+        check_message(sent, method.schema(25, first), client=j, t=first)
+        np.testing.assert_array_equal(sent.arrays["items"], np.setdiff1d(np.arange(25), hidden))
+        state_, sent_ = whole.step(user, shared, local, first, rng(0, j, first))
+        np.testing.assert_allclose(state.codes, state_.codes)
+        np.testing.assert_allclose(
+            method.aggregate(shared, [sent], first).factor, whole.aggregate(shared, [sent_], first).factor
+        )
+
+
+@EVERY
+def test_messages_of_rated_items_serve_with_clients_absent_and_not_under_masks_nor_for_clicks(name, R):
+    a, b = (
+        run(catalog.make(name, 2, rated_only=only), rows_of(R), rounds=12, participation=0.4) for only in (False, True)
+    )
+    np.testing.assert_allclose(a.factor, b.factor, atol=1e-8)
+    assert not catalog.make(name, 2, rated_only=True).traits.additive
+    with pytest.raises(CofactorError, match=r"of implicit feedback .alpha. every item counts"):
+        catalog.make(name, 2, rated_only=True, alpha=1.0)
+
+
 def test_message_has_half_a_gram_and_a_cross_per_item():
     p = 5 + 1
     assert catalog.make("exact-als", 5).schema(100, 1) == {

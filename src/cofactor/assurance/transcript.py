@@ -1,7 +1,8 @@
 """The transcript audit: every message against what its method declares, and nothing else may have left.
 
 A schema is a function of the features and the round alone, so a message that fits it has a size that no number of rows
-can change. A private message is more than that: float64 on the grid of 2^-24, weight 1, and every array paid for.
+can change; but for sides that are declared as the client's own, such as the number of its rated items. A private
+message is more than that: float64 on the grid of 2^-24, weight 1, and every array paid for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from cofactor.method import fits
 
 NUMBER = 8
 """Bytes of the widest number that may be sent."""
@@ -22,7 +25,7 @@ def form_faults(name: str, shape: tuple[int, ...], dtype: str, schema: Schema, *
     if name not in schema:
         return [f"{name!r} was not declared"]
     found = []
-    if tuple(shape) != tuple(schema[name]):
+    if not fits(tuple(shape), tuple(schema[name])):
         found.append(f"{name!r} has shape {tuple(shape)}, declared was {tuple(schema[name])}")
     kind = _kind(dtype)
     if kind is None or kind.kind not in "fiub" or kind.itemsize > NUMBER:

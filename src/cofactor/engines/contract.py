@@ -12,7 +12,7 @@ import numpy as np
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.history import Round
 from cofactor.engines.team import Team
-from cofactor.method import SERVER, Method
+from cofactor.method import SERVER, Method, fits
 from cofactor.plan import Plan, Stream
 from cofactor.types import Array, ClientError, Data, Message, Shared
 
@@ -36,6 +36,8 @@ class Answer:
     message: Message
     sent: int | None = None
     """Bytes that left these clients, where they are not those of the message (secure summation)."""
+    received: int | None = None
+    """Bytes that these clients were sent, where that is not the whole of what all may see."""
 
     @property
     def nbytes(self) -> int:
@@ -190,7 +192,7 @@ def check_message(message: Message, schema: dict[str, tuple[int, ...]], *, clien
         raise ClientError(f"{where}: expected arrays {sorted(schema)}, found {sorted(message.arrays)}.")
     for name, shape in schema.items():
         found = np.shape(message.arrays[name])
-        if found != shape:
+        if not fits(found, shape):
             raise ClientError(f"{where}: expected {name!r} of shape {shape}, found {found}.")
         if not np.isfinite(message.arrays[name]).all():
             bad = int((~np.isfinite(message.arrays[name])).sum())

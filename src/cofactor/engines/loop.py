@@ -242,12 +242,18 @@ def _round(
         float(new.loss),
         float(new.drift),
         sum(r.nbytes for r in answers),
-        shared_bytes(shared) * len(participants),
+        _received(answers, shared_bytes(shared) * len(participants)),
         time.perf_counter() - begin,
         sum(len(r.clients) for r in answers),
         stage=stage_of(session.method.traits, t),
     )
     return new, line, np.concatenate([r.clients for r in answers])
+
+
+def _received(answers: Sequence[Answer], whole: int) -> int:
+    """Return the bytes that all participants were sent: parts of what all may see, where their engine sends parts."""
+    parts = [answer.received for answer in answers]
+    return whole if None in parts else sum(part for part in parts if part is not None)
 
 
 def _counted(answer: Answer, participants: Array, counts: Array | None) -> Message:

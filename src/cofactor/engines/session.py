@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from cofactor import kinds
 from cofactor.engines import stream as streams
 from cofactor.engines.checkpoint import Checkpoint, State
-from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work, used_by
+from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work, shared_bytes, used_by
 from cofactor.engines.history import Round, adds_up
 from cofactor.engines.host import Host
 from cofactor.engines.team import ProcessError, Team
@@ -22,6 +23,8 @@ from cofactor.plan import Plan, Stream
 from cofactor.types import Array, Data, DataError, Message, Shared
 
 Schema = dict[str, tuple[int, ...]]
+Form = tuple[str, tuple[int, ...]]
+"""Type and shape of an array."""
 
 
 @contextmanager
@@ -106,11 +109,19 @@ class TeamSession:
         with self.team.guard(where):
             answers = self.host.step(shared, t, participants)
         if self.team.count == 1:
-            return answers
+            return self._sliced(answers, shared)
         schema = self.method.schema(self.n_features, t)
         if self.method.traits.additive or adds_up(self.method.traits, t):
             return self._summed(where, answers, schema, participants)
         return self._gathered(where, answers, schema)
+
+    def _sliced(self, answers: list[Answer], shared: Shared) -> list[Answer]:
+        """Count what clients received that asked for some columns of the factor; other processes are sent all of it."""
+        if (columns := self.method.traits.sliced) is None:
+            return answers
+        each = shared.factor.nbytes // shared.factor.shape[1]
+        rest = shared_bytes(shared) - shared.factor.nbytes
+        return [replace(r, received=each * len(r.message.arrays[columns]) + rest) for r in answers]
 
     def _summed(self, where: str, answers: list[Answer], schema: Schema, participants: Array) -> list[Answer]:
         """Return the sum of all messages."""
@@ -122,9 +133,9 @@ class TeamSession:
 
     def _gathered(self, where: str, answers: list[Answer], schema: Schema) -> list[Answer]:
         """Return the answers of all processes in client order."""
-        mine = [(r.clients, float(r.message.weight), _dtypes(r.message), r.message.cost) for r in answers]
+        mine = [(r.clients, float(r.message.weight), _forms(r.message), r.message.cost) for r in answers]
         heads = self.team.exchange(where, mine)
-        sizes = [sum(_size(dtypes, schema) for _, _, dtypes, _ in those) for those in heads]
+        sizes = [sum(_size(form) for _, _, forms, _ in those for form in forms.values()) for those in heads]
         data = b"".join(np.asarray(r.message.arrays[name]).tobytes() for r in answers for name in schema)
         return [
             answer
@@ -177,8 +188,13 @@ def _dtypes(message: Message) -> dict[str, str]:
     return {name: message.dtype(name).str for name in message.arrays}
 
 
-def _size(dtypes: dict[str, str], schema: Schema) -> int:
-    return sum(np.dtype(dtypes[name]).itemsize * int(np.prod(shape)) for name, shape in schema.items())
+def _forms(message: Message) -> dict[str, Form]:
+    return {name: (message.dtype(name).str, np.shape(a)) for name, a in message.arrays.items()}
+
+
+def _size(form: Form) -> int:
+    dtype, shape = form
+    return np.dtype(dtype).itemsize * int(np.prod(shape))
 
 
 def _pack_sums(messages: list[Message], schema: Schema) -> Array:
@@ -199,10 +215,10 @@ def _unpack_sums(flat: Array, schema: Schema) -> Message:
 def _unpack(heads: list[Any], part: Array, schema: Schema) -> Iterator[Answer]:
     """Read the messages of one process out of its bytes."""
     place = 0
-    for clients, weight, dtypes, cost in heads:
+    for clients, weight, forms, cost in heads:
         found = {}
-        for name, shape in schema.items():
-            size = np.dtype(dtypes[name]).itemsize * int(np.prod(shape))
-            found[name] = np.frombuffer(part[place : place + size].tobytes(), dtypes[name]).reshape(shape)[()]
+        for name in schema:
+            (dtype, shape), size = forms[name], _size(forms[name])
+            found[name] = np.frombuffer(part[place : place + size].tobytes(), dtype).reshape(shape)[()]
             place += size
         yield Answer(clients, Message(found, weight, cost))

@@ -48,6 +48,8 @@ class FederatedMF(TransformerMixin, BaseEstimator):
     rounds : the most rounds to run.
     tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
     participation : the share of clients drawn for each round.
+    users_as_clients : whether every user is a client of its own. The model is the same, and far more is sent; where
+        clients answer for themselves (participation, dropouts) this is what makes users do so.
     rating_range : (lowest, highest) rating; others are refused, and predictions are cut to it. None declares nothing.
     duplicates : "error" or "mean": what to do with several ratings of one item by one user.
     random_state : seed; an int gives the same numbers everywhere.
@@ -89,6 +91,7 @@ class FederatedMF(TransformerMixin, BaseEstimator):
         rounds: int = 30,
         tol: float = 1e-4,
         participation: float = 1.0,
+        users_as_clients: bool = False,
         rating_range: tuple[float, float] | None = None,
         duplicates: str = "error",
         random_state: Any = None,
@@ -106,6 +109,7 @@ class FederatedMF(TransformerMixin, BaseEstimator):
         self.rounds = rounds
         self.tol = tol
         self.participation = participation
+        self.users_as_clients = users_as_clients
         self.rating_range = rating_range
         self.duplicates = duplicates
         self.random_state = random_state
@@ -114,9 +118,9 @@ class FederatedMF(TransformerMixin, BaseEstimator):
         self.callbacks = callbacks
 
     def fit(self, R: Any, y: Any = None, groups: Any = None) -> Self:
-        """Fit to CSR ratings (users x items) or a tuple (users, items, ratings): one client per user.
+        """Fit to CSR ratings (users x items) or a tuple (users, items, ratings): one client, which sums over its users.
 
-        ``groups`` (one label per row) makes clients of several users, such as a shop with its customers.
+        ``groups`` (one label per row) makes several clients, such as shops with their customers.
         """
         plan = Plan(self.rounds, self.participation, self.tol, seed_of(self.random_state))
         kind = refuse(self.method, plan, self._options(), TAKES["FederatedMF"])
@@ -125,7 +129,7 @@ class FederatedMF(TransformerMixin, BaseEstimator):
         held = read(R, duplicates=self.duplicates, limits=self.rating_range)
         if held.matrix.nnz == 0:
             raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
-        rows = rows_of(held.matrix.shape[0], groups)
+        rows = rows_of(held.matrix.shape[0], groups, apart=self.users_as_clients)
         facts = Facts(len(rows), held.matrix.shape[1], held.matrix.shape[0])
         method, plan = build(self.method, self.n_components, plan, facts, self._options())
         data = Checked(held.matrix[r] for r in rows)

@@ -87,10 +87,12 @@ def _unique(u: Array, i: Array, values: Array, names: tuple[Array, Array, str]) 
     return u[first], i[first], np.add.reduceat(values, first) / counts.astype(values.dtype)
 
 
-def rows_of(n: int, groups: Any) -> list[Array]:
-    """Return the rows of every client: one each, or those of a group."""
+def rows_of(n: int, groups: Any, *, apart: bool = False) -> list[Array]:
+    """Return the rows of every client: all of them, those of a group, or with ``apart`` one each."""
+    if groups is not None and apart:
+        raise CofactorError("groups: expected either groups or users_as_clients=True, found both.")
     if groups is None:
-        return list(np.arange(n)[:, None])
+        return list(np.arange(n)[:, None]) if apart else [np.arange(n)]
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise CofactorError(f"groups: expected one label per row ({n}), found shape {labels.shape}.")

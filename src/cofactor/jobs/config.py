@@ -157,7 +157,8 @@ class Config(Settings):
     def method_options(self) -> dict[str, Any]:
         """The options that the method is made with: those of its kind, and those that were given."""
         usual = KINDS[self.kind].options if self.privacy is None else {}
-        return {**usual, **self.options}
+        chosen = {"rated_only": True} if self.rated_only else {}
+        return {**usual, **chosen, **self.options}
 
     def masks(self, clients: int) -> str | None:
         """Say what the masks of a run over so many clients rest on; None where there are none."""
@@ -174,12 +175,19 @@ class Config(Settings):
             if self.holdout or self.kind == "ratings":
                 found = "holdout" if self.holdout else f"method {self.method!r}"
                 raise CofactorError(f"{found} is for ratings: add --ratings, and give files of user,item,rating.")
+            if self.users_as_clients or self.rated_only:
+                found = "--users-as-clients" if self.users_as_clients else "--rated-only"
+                raise CofactorError(f"{found} is for ratings: add --ratings, and give files of user,item,rating.")
             if self.ratings:
                 known = ", ".join(catalog.names("ratings"))
                 raise CofactorError(f"--ratings: expected one of the methods {known}; found {self.method!r}.")
             return
         if self.epsilon is not None:
             raise PrivacyError(NONE)
+        if self.users_as_clients and len(self.inputs) > 1:
+            raise CofactorError(
+                f"--users-as-clients makes clients of one file; found {len(self.inputs)} files, which are clients."
+            )
         for name, only in NOT_FOR_RATINGS.items():
             if getattr(self, name) != only:
                 raise CofactorError(f"--ratings has no {name}: leave it out. Found {getattr(self, name)!r}.")

@@ -163,19 +163,27 @@ def file_names(paths: Sequence[str]) -> list[str]:
 
 
 def rated(config: Config, place: Place) -> Inputs:
-    """Read one file of ratings, whose users are clients, or several, which are clients; items are matched by name."""
+    """Read files of ratings, each of them a client; items are matched by name.
+
+    The users of one file are clients on request. Several processes share one file: blocks of its users are clients.
+    """
     tables = _triples(config)
     items, R = stacked(tables)
+    users = [name for table in tables for name in table.row_names or []]
     split = _held_out(config, R)
-    if len(tables) == 1:
-        bounds, names, sources = np.arange(R.shape[0] + 1), tables[0].row_names or [], config.inputs * R.shape[0]
+    if config.users_as_clients:
+        bounds, names = list(range(len(users) + 1)), users
+    elif config.together and place.count > 1:
+        bounds = np.linspace(0, len(users), place.count + 1).astype(int).tolist()
+        names = [f"client-{j}" for j in range(place.count)]
     else:
-        bounds, names = np.cumsum([0, *(table.shape[0] for table in tables)]), file_names(config.inputs)
-        sources = list(config.inputs)
+        bounds, names = np.cumsum([0, *(table.shape[0] for table in tables)]).tolist(), file_names(config.inputs)
+    sources = list(config.inputs) if len(tables) > 1 else list(config.inputs) * len(names)
     own = place.own(len(names))
-    parts = list(pairwise(bounds.tolist()))[own]
+    parts = list(pairwise(bounds))[own]
     held = [split.test[a:b] for a, b in parts] if split.test.nnz else []
-    return Inputs(names[own], [split.train[a:b] for a, b in parts], items, sources[own], held=held)
+    data = [split.train[a:b] for a, b in parts]
+    return Inputs(names[own], data, items, sources[own], held=held, rows=[users[a:b] for a, b in parts])
 
 
 def _triples(config: Config, column: str = "rating") -> list[Table]:

@@ -17,7 +17,7 @@ def option(default: Any, text: str, *names: str) -> Any:
 PANELS = {
     "What is computed": "rank method boolean rounds tol seed option",
     "Clients, features, preparation": "group_by split by label alpha features layer prepare image",
-    "Ratings": "ratings holdout holdout_share duplicates",
+    "Ratings": "ratings users_as_clients rated_only holdout holdout_share duplicates",
     "Privacy": "epsilon delta unit clip rows secure curious keys ledger insecure_noise_seed",
     "Where and how it runs": "participation engine scheduler",
 }
@@ -52,7 +52,17 @@ class Settings:
     label: str | None = option(None, "With --by dirichlet or sorted: the label column.")
     alpha: float = option(0.5, "With --by dirichlet: small is skewed.")
     image: str | None = option(None, "Features are pixels of a picture, as 28x28.")
-    ratings: bool = option(False, "Files are triples user,item,rating; users of one file are clients.", "--ratings")
+    ratings: bool = option(False, "Files are triples user,item,rating; each file is a client.", "--ratings")
+    users_as_clients: bool = option(
+        False,
+        "With --ratings: every user of one file is a client, which sends far more.",
+        "--users-as-clients",
+    )
+    rated_only: bool = option(
+        False,
+        "With --ratings: messages of rated items only, which show what a client rated.",
+        "--rated-only",
+    )
     holdout: str | None = option(None, "With --ratings: hold some out to judge by; time, random or user.")
     holdout_share: float = option(0.2, "With --holdout: the share held out.")
     duplicates: str = option("error", "With --ratings: ratings given twice; error or mean.")

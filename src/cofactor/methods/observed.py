@@ -13,8 +13,9 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from cofactor.method import Traits, total
+from cofactor.method import Method, Traits, total
 from cofactor.methods.fedmavg import Diminishing
+from cofactor.methods.rated_only import RatedOnly
 from cofactor.methods.refusals import NONE
 from cofactor.privacy.errors import PrivacyError
 from cofactor.ratings import Layout, observed, solve_codes
@@ -127,13 +128,16 @@ def exact_als(
     ridge: float = 10.0,
     bias_ridge: float | None = None,
     alpha: float | None = None,
-) -> Masked:
+    rated_only: bool = False,
+) -> Method:
     """Pooled alternating least squares on the observed entries, from sums of statistics per item.
 
     ``bias_ridge`` is half the ridge where it is not given. ``alpha`` is for implicit feedback, which has no biases (Hu,
-    Koren and Volinsky 2008): confidence ``1 + alpha x`` where x was observed, 1 in a zero elsewhere.
+    Koren and Volinsky 2008): confidence ``1 + alpha x`` where x was observed, 1 in a zero elsewhere. ``rated_only``
+    makes messages of the rated items alone, which name them (:mod:`cofactor.methods.rated_only`).
     """
-    return Masked(_layout(rank, biases=biases, ridge=ridge, bias_ridge=bias_ridge, alpha=alpha), Solved())
+    held = _layout(rank, biases=biases, ridge=ridge, bias_ridge=bias_ridge, alpha=alpha)
+    return _sent(Masked(held, Solved()), rated_only=rated_only)
 
 
 def masked_fedmavg(
@@ -145,7 +149,8 @@ def masked_fedmavg(
     ridge: float = 10.0,
     bias_ridge: float | None = None,
     alpha: float | None = None,
-) -> Masked:
+    rated_only: bool = False,
+) -> Method:
     """FedMAvg on the observed entries (Wang et al. 2022), each row a client, averaged per item.
 
     The other options are those of ``exact-als``.
@@ -153,7 +158,16 @@ def masked_fedmavg(
     if not gamma >= 1:
         raise CofactorError(f"gamma must be at least 1. Found {gamma}.")
     held = _layout(rank, biases=biases, ridge=ridge, bias_ridge=bias_ridge, alpha=alpha)
-    return Masked(held, Pulled(Diminishing(factor_steps), gamma))
+    return _sent(Masked(held, Pulled(Diminishing(factor_steps), gamma)), rated_only=rated_only)
+
+
+def _sent(method: Masked, *, rated_only: bool) -> Method:
+    """Return the method, or its form that sends rated items only."""
+    if rated_only and method.layout.implicit:
+        raise CofactorError(
+            "rated_only: of implicit feedback (alpha) every item counts, rated or not. Found True; leave it out."
+        )
+    return RatedOnly(method) if rated_only else method
 
 
 def _layout(rank: int, *, biases: bool | None, ridge: float, bias_ridge: float | None, alpha: float | None) -> Layout:

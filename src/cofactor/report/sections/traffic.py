@@ -38,8 +38,17 @@ def communication(folder: Folder) -> dict[str, Any]:
         "per_client": sum(both) / max(sum(r.participants for r in history), 1),
         "stacked": kind == "bars",
         "times": _times(folder, sum(both)),
+        **_raters(folder, sum(both)),
         "row": meaning(folder).row,
     }
+
+
+def _raters(folder: Folder, sent: float) -> dict[str, Any]:
+    """Return, of ratings: how many users are clients and what they would send as one; whether messages name items."""
+    config = folder.manifest.config
+    apart, named = config.get("users_as_clients") is True, config.get("rated_only") is True
+    users = len(folder.client_names)
+    return {"users": users if apart else None, "as_one": None if named else sent / max(users, 1), "named": named}
 
 
 def _times(folder: Folder, sent: float) -> float | None:
@@ -167,6 +176,10 @@ def verdict(folder: Folder) -> Verdict:
     shapes: dict[tuple[int, str], set[tuple[int, ...]]] = defaultdict(set)
     for r in folder.ledger:
         shapes[r.round, r.array].add(tuple(r.shape))
+    if folder.manifest.config.get("rated_only") is True:
+        return Verdict(
+            False, "Messages are of rated items only: they name the items that a client rated, and their size follows."
+        )
     different = sorted({array for (_, array), found in shapes.items() if len(found) > 1})
     if different:
         return Verdict(
