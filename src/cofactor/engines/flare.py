@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work, check_message
@@ -54,7 +55,8 @@ class Flare:
             )
         if isinstance(plan.participation, ByShare):
             raise CofactorError("participation: a draw by share would show the rows of every client; give a share.")
-        yield FlareSession(self, self.clients, method)
+        with threadpool_limits(1, "blas"):  # as every engine of several clients: sums are added in one order
+            yield FlareSession(self, self.clients, method)
 
 
 class FlareSession:
