@@ -40,6 +40,7 @@ class Traits:
     no others; None: it needs all.
     ``judged`` is what says that it is done: its "loss", where that is the objective of all clients in that round, or,
     where losses are of the clients' own copies or of those that answered, how far the "factor" still moves.
+    ``every``: the factor is renewed in every so many rounds, and stands in those between.
     ``stages`` are the rounds in which something new begins: clients join anew, and losses do not compare across.
     """
 
@@ -54,6 +55,7 @@ class Traits:
     apart: float | None = None
     sliced: str | None = None
     judged: str = "loss"
+    every: int = 1
     stages: tuple[int, ...] = (0,)
 
 

@@ -82,6 +82,41 @@ class Barycentric:
 
 
 @dataclass(frozen=True)
+class Calmed:
+    """``H <- (1 - w) H + w A(messages)`` with ``w = rho / (rho + t)``, rows at norm 1: for rounds with absent clients.
+
+    What some of the clients make of the factor is not what all would; moved towards them less and less, it ends near
+    the mean of these, and not at those of the last round.
+    """
+
+    inner: Aggregator
+    rho: float = 10.0
+    streams = False
+
+    @property
+    def additive(self) -> bool:
+        """As the inner one says."""
+        return self.inner.additive
+
+    def noisy(self) -> Aggregator | None:
+        """As the inner one does."""
+        return self.inner.noisy()
+
+    def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """As the inner one says."""
+        return self.inner.schema(rank, n_features)
+
+    def message(self, W: Array, H: Array) -> Message:
+        """As the inner one does."""
+        return self.inner.message(W, H)
+
+    def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
+        """Return the factor, moved."""
+        found, w = self.inner(messages, current, t), self.rho / (self.rho + t)
+        return found if w == 1 else normalize((1 - w) * current + w * found).astype(found.dtype)
+
+
+@dataclass(frozen=True)
 class Union:
     """Factorize the union of the clients' summaries (see :mod:`cofactor.combine.summaries`).
 

@@ -24,7 +24,8 @@ TRAIL = "trail"
 class Over:
     """Reads the history of the last stage. A method with a plan of its own (one upload, a schedule) runs all of it.
 
-    With absent clients patience is for as many rounds as it takes to hear all of them; and where the server keeps
+    With absent clients patience is for as many rounds as it takes to hear all of them, and where the factor is not
+    renewed in every round, for as many as it takes to see it move; and where the server keeps
     running sums, its loss grows with every client that joins, so that losses compare from the round on in which the
     last one did. ``limit`` is the number of rounds after which it ends anyway.
     """
@@ -32,7 +33,7 @@ class Over:
     def __init__(self, method: Method, plan: Plan, clients: int, limit: int) -> None:
         self.method, self.traits, self.limit = method, method.traits, limit
         share = 1.0 if isinstance(plan.participation, ByShare) else float(plan.participation)
-        every = clients if plan.stream else 1 / share
+        every = clients if plan.stream else self.traits.every / share
         self.rule = replace(plan.rule, patience=math.ceil(plan.rule.patience * every))
         self.silent, self.never = np.ones(clients, bool), np.ones(clients, bool)
         self.judged = "factor" if plan.stream else self.traits.judged  # single answers have losses of single clients

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from cofactor.combine.aggregators import Mean, factors
+from cofactor.combine.aggregators import Calmed, Mean, factors
 from cofactor.combine.align import Lap, drift, pull
 from cofactor.local import arrays
 from cofactor.local.sketch import Sketch, left
@@ -40,7 +40,8 @@ class Averaged:
     ``rounds`` is the length of a schedule over rounds (None: it has none).
     ``codes_update`` is for the codes where they are not improved like the factor. ``sketch`` shrinks the rows in the
     half-problem of H to d random ones, drawn anew for every update and known to the client alone; the loss is then that
-    of the sketched rows. ``codes_first=False`` updates H before W in every sweep.
+    of the sketched rows. ``codes_first=False`` updates H before W in every sweep. ``calm`` is rho of
+    :class:`~cofactor.combine.aggregators.Calmed` where clients are absent; 0 is never calm.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class Averaged:
     codes_first: bool = True
     rounds: int | None = None
     codes_update: Update | None = None
+    calm: float = 10.0
 
     @cached_property
     def traits(self) -> Traits:
@@ -66,8 +68,10 @@ class Averaged:
         return Traits(self.space.kind, additive=merge.additive, streams=merge.streams, judged="factor")
 
     def partial(self) -> Self:
-        """Absent clients are simply not in the mean."""
-        return self
+        """Absent clients are simply not in the mean, which the factor then follows less and less."""
+        if self.calm == 0 or self.aggregator.streams or self.space.kind != "real":
+            return self
+        return replace(self, aggregator=Calmed(self.aggregator, self.calm), calm=0.0)
 
     def private(self, privacy: Privacy, *, rounds: int, parts: int) -> ClientLevel:
         """Clip and hide the update of each client as a whole, from one common start and without matching."""

@@ -9,6 +9,7 @@ relative to the gram, so that the unit of the data does not matter.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -83,12 +84,16 @@ class Exchanged:
     every: int = 5
 
     rounds = None
-    traits = Traits(additive=True, complete=True, judged="factor")
 
     @property
     def rank(self) -> int:
         """The rank of ``inner``."""
         return self.inner.rank
+
+    @cached_property
+    def traits(self) -> Traits:
+        """Sums are enough; the factor is renewed in full rounds only."""
+        return Traits(additive=True, complete=True, judged="factor", every=self.every)
 
     def partial(self) -> Self:
         """Absent clients are simply not in the mean."""
@@ -177,7 +182,7 @@ def _averaged(rank: int, sweeps: int, weight: float, **options: Any) -> Averaged
     if not weight >= 0:
         raise CofactorError(f"weight must be at least 0. Found {weight}.")
     update = ProximalCD(Ramp(weight, weight))
-    options = {"aggregator": Mean(energy=True), **options}
+    options = {"aggregator": Mean(energy=True), "calm": 0.0, **options}  # the proximal weights calm it already
     return Averaged(rank, update, sweeps=sweeps, count_sweeps=True, codes_update=HALS(), **options)
 
 
