@@ -28,6 +28,10 @@ rank end lower than many at the rank, and cost less.
 """
 
 
+RESTARTS = 24
+"""Restarts on the union of summaries, halved as they go: they cost little there, and say how sure a component is."""
+
+
 def exact(
     rank: int,
     *,
@@ -35,7 +39,7 @@ def exact(
     momentum: float = 0.5,
     sweeps: int = SWEEPS,
     local_rank: int | None = None,
-    restarts: int = 8,
+    restarts: int = RESTARTS,
     groups: tuple[int, ...] | None = None,
 ) -> Method:
     """The pooled answer from sums of statistics, after a one-upload start.
@@ -47,7 +51,7 @@ def exact(
     return _started("random" if groups is not None else start, method, local_rank=local_rank, restarts=restarts)
 
 
-def _started(start: str, method: Any, *, local_rank: int | None = None, restarts: int = 8) -> Method:
+def _started(start: str, method: Any, *, local_rank: int | None = None, restarts: int = RESTARTS) -> Method:
     """Return the method after a start by name."""
     rank = method.rank
     starts: dict[str, Callable[[], Summarized | OneShot | Twin | None]] = {
@@ -78,7 +82,7 @@ def _start(rank: int, local_rank: int, restarts: int) -> Summarized:
     return Summarized(OneShot(rank, alone, union, local_rank))
 
 
-def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = 8) -> Summarized:
+def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = RESTARTS) -> Summarized:
     """One upload of mergeable summaries per client."""
     return Summarized(OneShot(rank, Alone(Summed(rank)), Union(rank, restarts), local_rank))
 
