@@ -94,7 +94,7 @@ class ClientScore:
 
 @dataclass(frozen=True)
 class Part:
-    """Training or held-out ratings of ``evaluation.json``; ``ranking`` has precision, recall and NDCG."""
+    """Training or held-out ratings of ``evaluation.json``; ``ranking`` has precision, recall, NDCG, coverage."""
 
     part: str
     ratings: int

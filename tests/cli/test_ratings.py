@@ -40,6 +40,7 @@ def test_a_run_on_ratings_is_the_estimator_on_what_is_not_held_out(stars, tmp_pa
     assert training["rmse"] == pytest.approx(model.score(train))
     assert held_out["rmse"] == pytest.approx(model.score(test))
     assert held_out["ranking"]["ndcg@10"] == pytest.approx(model.ranking(test).mean["ndcg"])
+    assert held_out["ranking"]["coverage@10"] == pytest.approx(model.coverage(10))
     assert "held out by time" in cofactor("evaluate", "run", cwd=tmp_path).stdout
     assert (tmp_path / "run" / "report.html").exists()
 
@@ -80,6 +81,51 @@ def test_new_users_are_served_from_the_factor_of_the_run(stars, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), model.transform(own))
 
 
+def test_known_users_titles_and_similar_items(stars, tmp_path):
+    (tmp_path / "movies.csv").write_text(
+        "movieId,title,genres\n" + "".join(f'{100 + i},"Film, the {i}th",x\n' for i in range(19))
+    )
+    words = ("fit", stars[0] / "ratings.csv", "--ratings", "-k", 2, "--option", "ridge=1", "-q", "--seed", 3)
+    cofactor(*words, "--titles", "movies.csv", "--holdout", "time", "--out", "titled", cwd=tmp_path)
+    cofactor(*words, cwd=tmp_path)
+    model = FederatedMF(2, ridge=1, random_state=3, rounds=50).fit(stars[1])
+    found = json.loads(cofactor("recommend", "run", "--user", 13, "--user", 40, "-n", 4, "--json", cwd=tmp_path).stdout)
+    assert found == {str(10 + u): [str(100 + i) for i in model.recommend(u, 4)] for u in (3, 30)}
+    alike = json.loads(cofactor("similar", "run", 105, "-n", 3, "--json", cwd=tmp_path).stdout)
+    assert alike == {"105": [str(100 + i) for i in model.similar_items(5, 3)]}
+    shown = cofactor("similar", "titled", 105, "-n", 19, cwd=tmp_path).stdout
+    assert "Film, the 5th" in shown
+    assert "119" in shown  # without a title
+    assert "Film, the" in cofactor("recommend", "titled", "--user", 13, cwd=tmp_path).stdout
+    page = (tmp_path / "titled" / "report.html").read_text()
+    assert "Film, the" in page
+    assert "coverage@10" in page
+    for more, text in (
+        ((), "found neither"),
+        (("--user", 999), "found nobody of that name"),
+        (("--user", 1, "x"), "both"),
+    ):
+        assert text in cofactor("recommend", "run", *more, cwd=tmp_path, check=2).stderr
+    (tmp_path / "others.csv").write_text("id,title\nx,A\n")
+    words = ("fit", stars[0] / "ratings.csv", "--ratings", "-k", 1, "--titles", "others.csv", "--out", "other")
+    assert "none is that of an item" in cofactor(*words, cwd=tmp_path, check=2).stderr
+
+
+def test_ranks_of_ratings_are_judged_by_held_out_rmse(stars, tmp_path):
+    words = ("rank", stars[0] / "ratings.csv", "--ratings", "-k", "1,2,6", "--seeds", 3)
+    found = json.loads(cofactor(*words, "--json", "--out", "scan", cwd=tmp_path).stdout)
+    assert found["ranks"] == [1, 2, 6]
+    assert min(found["heldout"]) < 1.2
+    assert np.all(np.diff(found["training"]) < 0)
+    assert found["suggestion"] == 2  # as planted
+    assert "Held-out RMSE" in cofactor(*words, cwd=tmp_path).stdout
+    assert (tmp_path / "scan" / "rank.png").exists()
+    error = cofactor("rank", stars[0] / "ratings.csv", "-k", "2,3", cwd=tmp_path, check=2).stderr
+    assert "add --ratings" in error
+    error = cofactor("rank", stars[0] / "ratings.csv", "--ratings", "-k", "2,99", cwd=tmp_path, check=2).stderr
+    assert "ranks must be in 1..20" in error
+
+
 def test_several_files_are_clients_whose_items_are_matched_by_name(stars, tmp_path):
     R = stars[1]
     for name, rows, items in (("a", range(30), range(15)), ("b", range(30, 60), range(5, 20))):
@@ -118,6 +164,7 @@ def test_duplicates_are_refused_or_averaged(tmp_path):
         (("--holdout", "random"), "holdout is for ratings: add --ratings"),
         (("--method", "exact-als"), "method 'exact-als' is for ratings: add --ratings"),
         (("--ratings", "--method", "fedavg"), "--ratings: expected one of the methods exact-als, masked-fedmavg"),
+        ((), "expected features in columns, found lines of user,item,rating; add --ratings"),
         (("--users-as-clients",), "--users-as-clients is for ratings: add --ratings"),
         (("--rated-only",), "--rated-only is for ratings: add --ratings"),
         (("r.csv", "--ratings", "--users-as-clients"), "makes clients of one file; found 2 files"),

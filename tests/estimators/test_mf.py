@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -177,6 +178,46 @@ def test_names_from_data_frames_are_found_again():
     )
     assert model.predict("ann", "x") != model.predict("nobody", "x")
     assert model.score((table["user"], table["item"], table["stars"])) < 1
+
+
+def test_data_frames_of_triples_are_read_by_the_names_of_their_columns(R):
+    users, items, values = triples(R)
+    tables = [pd.DataFrame({"rating": values, "movieId": items, "user_id": users})]
+    tables.append(pl.from_pandas(tables[0]))
+    named = FederatedMF(2, ridge=2.0, random_state=0).fit((users, items, values))
+    for table in tables:
+        model = FederatedMF(2, ridge=2.0, random_state=0).fit(table)
+        np.testing.assert_array_equal(model.factor_, named.factor_)
+        assert model.score(table) == pytest.approx(named.score((users, items, values)))
+        np.testing.assert_array_equal(model.predict(table), named.predict(users, items))
+        assert model.ranking(table).mean == named.ranking((users, items, values)).mean
+    with pytest.raises(DataError, match="expected a data frame with the columns user, item, rating, found no rating"):
+        named.fit(tables[0].rename(columns={"rating": "mark"}))
+    with pytest.raises(DataError, match="expected a data frame with the columns user, item, found str"):
+        named.predict("u003")
+
+
+def test_batches_are_the_lists_of_their_users(R, model):
+    batch = model.recommend([3, 5, "nobody"], 4)
+    assert [best.tolist() for best in batch] == [model.recommend(u, 4).tolist() for u in (3, 5, "nobody")]
+    new = model.recommend(n=4, ratings=R[[3, 5]])
+    assert [best.tolist() for best in new] == [best.tolist() for best in batch[:2]]
+
+
+def test_similar_items_have_the_largest_cosines(model):
+    H = model.components_ / np.maximum(np.linalg.norm(model.components_, axis=0), 1e-300)
+    cosines = H[:, 9] @ H
+    cosines[9] = -np.inf
+    np.testing.assert_array_equal(model.similar_items(9, 5), np.argsort(-cosines, kind="stable")[:5])
+    assert model.similar_items([9, 4], 3)[0].tolist() == model.similar_items(9, 3).tolist()
+    assert len(model.similar_items(4, 100)) == 39  # nobody rated item 4: it is like none
+    with pytest.raises(CofactorError, match="expected items of the fit, found 99"):
+        model.similar_items([1, 99])
+
+
+def test_coverage_is_the_share_of_items_in_the_lists_of_all_users(model):
+    assert model.coverage(3) == len(set(np.concatenate(model.recommend(model.users_, 3)))) / 40
+    assert model.coverage(40) == 1
 
 
 # implicit feedback

@@ -27,7 +27,7 @@ PRIVACY: dict[str, Any] = {
     "curious": 0, "keys": "/keys",
 }  # fmt: skip
 RATINGS: dict[str, Any] = {"ratings": True, "holdout": "random", "holdout_share": 0.5, "duplicates": "mean"}
-RATINGS |= {"users_as_clients": True, "rated_only": True}
+RATINGS |= {"users_as_clients": True, "rated_only": True, "titles": "/data/titles.csv"}
 CONFIGS: dict[str, dict[str, Any]] = {
     "least": {},
     "data": DATA,

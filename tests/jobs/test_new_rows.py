@@ -14,7 +14,8 @@ from tests.helpers.samples import SAMPLES, write
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import fit
-from cofactor.jobs.new_rows import recommend, transform
+from cofactor.jobs.lists import recommend
+from cofactor.jobs.new_rows import transform
 from cofactor.types import CofactorError
 
 

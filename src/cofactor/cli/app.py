@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cofactor import __version__
-from cofactor.cli import federation, keyring, privacy
+from cofactor.cli import federation, keyring, privacy, recommending
 from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair, with_options
 from cofactor.jobs.settings import Settings, panel
 
@@ -29,7 +29,14 @@ app.add_typer(privacy.ledger, name="ledger")
 app.add_typer(keyring.keys, name="keys")
 app.command()(privacy.audit)
 app.add_typer(federation.federation, name="federation")
-for command in (federation.serve, federation.join, federation.approve, federation.watch):
+for command in (
+    federation.serve,
+    federation.join,
+    federation.approve,
+    federation.watch,
+    recommending.recommend,
+    recommending.similar,
+):
     app.command()(command)
 
 
@@ -140,22 +147,6 @@ def transform(
 
 
 @app.command()
-def recommend(
-    run: RunPath,
-    file: Annotated[Path, typer.Argument(help="Ratings of one or more users, as user,item,rating.")],
-    n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
-    json: Json = False,
-) -> None:
-    """Recommend items that users have not rated, from their own ratings and the factor of a run on ratings alone.
-
-    Example: cofactor recommend run mine.csv -n 5
-    """
-    from cofactor.cli import verbs
-
-    verbs.recommend(run, file, n, as_json=json)
-
-
-@app.command()
 def evaluate(
     run: RunPath,
     pooled: Annotated[bool, typer.Option("--pooled", help="Pool the inputs (all are here) for a bound.")] = False,
@@ -180,18 +171,24 @@ def rank(
     features: Annotated[str, typer.Option(help="Match features by name: same, intersection, position.")] = "same",
     layer: Annotated[str | None, typer.Option(help="Layer of h5ad files.")] = None,
     prepare: Annotated[str | None, typer.Option(help="Steps before, as those of `cofactor fit`.")] = None,
+    ratings: Annotated[bool, typer.Option("--ratings", help="Files are triples user,item,rating.")] = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Suggest a rank from held-out cells and stability; one upload per client, the rest are scalars.
 
+    With --ratings every rank is fitted, and judged by the RMSE on held-out ratings.
+
     Example: cofactor rank a.h5ad b.h5ad -k 2:30 --out run
+
+    Example: cofactor rank ratings.csv --ratings -k 2,5,10,20
     """
     from cofactor.cli import verbs
     from cofactor.jobs.config import Config
 
     settings: dict[str, Any] = {"features": features, "layer": layer, "group_by": group_by, "seed": seed}
+    settings["ratings"] = ratings
     settings["prepare"] = prepare
     config = Config(inputs, 1, **settings)
     verbs.rank(config, _ranks(ranks), out, seeds=seeds, as_json=json, quiet=quiet)

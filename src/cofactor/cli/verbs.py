@@ -24,6 +24,7 @@ from cofactor.jobs import config as configs
 from cofactor.jobs import job as jobs
 from cofactor.jobs import judge, new_rows
 from cofactor.jobs import ranks as ranks_
+from cofactor.jobs.conclude import TOP
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import Job
@@ -139,9 +140,12 @@ def _show_errors(result: Evaluation) -> None:
     if result.privacy is not None:
         _show_private(result)
     elif result.parts:
-        rows = [{"part": p.part, "ratings": p.ratings, "rmse": p.rmse, **p.ranking} for p in result.parts]
+        short = [{name.partition("@")[0]: value for name, value in p.ranking.items()} for p in result.parts]
+        rows = [{"part": p.part, "ratings": p.ratings, "rmse": p.rmse, **more} for p, more in zip(result.parts, short)]
         columns = list(dict.fromkeys(name for row in rows for name in row))
         _show_rows([{name: row.get(name) for name in columns} for row in rows])
+        if any(short):
+            Console().print(f"precision, recall, ndcg and coverage: of lists of {TOP} items")
     else:
         _show_clients(result)
 
@@ -194,15 +198,6 @@ def transform(run: Path, file: Path, out: Path, *, layer: str | None, as_json: b
         Console().print(said, soft_wrap=True)
 
 
-def recommend(run: Path, file: Path, n: int, *, as_json: bool) -> None:
-    """Print the best items of every user of a file."""
-    found = new_rows.recommend(RunFolder.open(run), file, n)
-    if as_json:
-        print(json.dumps(found, indent=1))
-    else:
-        _show_rows([{"user": user, "items": ", ".join(items)} for user, items in found.items()])
-
-
 def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_json: bool, quiet: bool) -> None:
     """Scan ranks, print the table and the suggestion, and leave both in the folder."""
     if out is not None:
@@ -218,20 +213,17 @@ def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_j
     if as_json:
         print(json.dumps(scan.to_dict(), indent=1))
     elif not quiet:
-        _show_rows(
-            [
-                {
-                    "rank": line["rank"],
-                    "held-out error": line["heldout"],
-                    "training error": line["training"],
-                    "stability over seeds": line["seed_stability"],
-                    "over clients": line["client_stability"],
-                    "": "suggested" if line["suggested"] else "",
-                }
-                for line in scan.table()
-            ]
-        )
+        error = "RMSE" if config.ratings else "error"
+        _show_rows([_scanned(line, error) for line in scan.table()])
         Console().print(f"Suggested rank: {scan.suggestion}. {scan.reason}")
+
+
+def _scanned(line: dict[str, Any], error: str) -> dict[str, Any]:
+    """Return a line of a rank scan as it is shown; ratings are judged by their error alone."""
+    shown = {"rank": line["rank"], f"held-out {error}": line["heldout"], f"training {error}": line["training"]}
+    if error == "error":
+        shown |= {"stability over seeds": line["seed_stability"], "over clients": line["client_stability"]}
+    return {**shown, "": "suggested" if line["suggested"] else ""}
 
 
 def markers(run: Path, top: int, out: Path | None, *, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from cofactor.data.formats import triples
 from cofactor.data.formats.annotated import read_h5ad, read_zarr
 from cofactor.data.formats.market import read_folder, read_mtx
 from cofactor.data.formats.numpy_files import read_npy, read_npz
@@ -98,6 +99,23 @@ def read_ratings(path: PathLike, *, duplicates: str = "error", column: str = "ra
     with _readable(path, path.suffix):
         table = read_triples(path, duplicates, column)
     return replace(table, source=str(path))
+
+
+def are_ratings(path: PathLike) -> bool:
+    """Whether a csv or tsv file, zipped or not, has the header of rating triples."""
+    path = Path(path)
+    if not (path.is_file() and path.name.lower().endswith(_TEXT)):
+        return False
+    with _readable(path, path.suffix):
+        return triples.are_triples(path)
+
+
+def read_titles(path: PathLike) -> dict[str, str]:
+    """Read what items are called, ``id,title`` (csv or tsv, zipped or not): titles by ids."""
+    path = Path(path)
+    _check_exists(path)
+    with _readable(path, path.suffix):
+        return triples.read_titles(path)
 
 
 def _check_exists(path: Path) -> None:

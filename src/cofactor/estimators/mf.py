@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,22 +11,24 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from cofactor.data.tables import is_frame
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.history import Round
 from cofactor.engines.loop import carrier, run
 from cofactor.estimators import public
 from cofactor.estimators.base import TAKES, check_takes, seed_of
-from cofactor.estimators.named_ratings import check_values, names, places, read, rows_of
+from cofactor.estimators.named_ratings import names, places, read, rows_of, triples
+from cofactor.estimators.recommender import Recommender
 from cofactor.kinds import Checked
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build, refuse
 from cofactor.plan import Plan
-from cofactor.ratings import Layout, observed, solve_codes
-from cofactor.ratings.ranking import Ranking, rank_users, top
+from cofactor.ratings import Layout, observed
+from cofactor.ratings.ranking import Ranking
 from cofactor.types import Array, CofactorError, DataError
 
 
-class FederatedMF(TransformerMixin, BaseEstimator):
+class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
     """Factors of users and items on the observed ratings: ``x_ui ~ w_u h_i + b_u + c_i + mean``.
 
     Item factors, item biases and the mean are shared; the factors and the bias of a user stay with the user. Unknown
@@ -118,7 +120,9 @@ class FederatedMF(TransformerMixin, BaseEstimator):
         self.callbacks = callbacks
 
     def fit(self, R: Any, y: Any = None, groups: Any = None) -> Self:
-        """Fit to CSR ratings (users x items) or a tuple (users, items, ratings): one client, which sums over its users.
+        """Fit to ratings: one client, which sums over its users before anything leaves.
+
+        They are CSR (users x items), a tuple (users, items, ratings), or a data frame with columns of these names.
 
         ``groups`` (one label per row) makes several clients, such as shops with their customers.
         """
@@ -169,60 +173,22 @@ class FederatedMF(TransformerMixin, BaseEstimator):
         """The mean rating, 0 without biases."""
         return float(self.factor_[-1, 0]) if self.layout_.biases else 0.0
 
-    def transform(self, R: Any) -> Array:
-        """Return the extended codes of new users from their ratings and the shared factor alone.
+    def predict(self, users: Any, items: Any = None) -> Array:
+        """Return the rating of every (user, item) pair of names; they broadcast, unknown ones fall back to biases.
 
-        Ratings are CSR (n x items), or for one user a mapping from names of items to ratings.
+        A data frame with columns of users and items holds both.
         """
         check_is_fitted(self)
-        R = self._rows(R)
-        if R.shape[1] != self.n_features_in_:
-            raise DataError(f"expected ratings of {self.n_features_in_} items, found {R.shape[1]}.")
-        return solve_codes(R if R.dtype.kind == "f" else R.astype(np.float64), self.factor_, self.layout_)
-
-    def _rows(self, R: Any) -> Any:
-        """Return CSR ratings; of a mapping, items that nobody rated in the fit are left out, as they say nothing."""
-        if not isinstance(R, Mapping):
-            return observed(R)
-        place = places(names(list(R)), self.items_) if R else np.empty(0, int)
-        values, known = np.array(list(R.values()), np.float64), place < len(self.items_)
-        check_values(["new"] * len(R), list(R), values, self.rating_range)
-        row = np.zeros(known.sum(), int)
-        return sparse.csr_matrix((values[known], (row, place[known])), shape=(1, self.n_features_in_))
-
-    def predict(self, users: Any, items: Any) -> Array:
-        """Return the rating of every (user, item) pair of names; they broadcast, unknown ones fall back to biases."""
-        check_is_fitted(self)
+        if items is None:
+            users, items = triples(users, "user", "item")
         users, items = np.broadcast_arrays(names(users), names(items))
         codes = np.vstack([self.codes_, self.layout_.empty_codes(1, self.codes_.dtype)])
         factor = np.vstack([self.factor_.T, self.layout_.unknown_item(self.factor_)])
         u, i = places(users, self.users_), places(items, self.items_)
         return self._cut(np.einsum("...k,...k->...", codes[u], factor[i]))
 
-    def recommend(self, user: Any = None, n: int = 10, *, ratings: Any = None) -> Array:
-        """Return the names of the n best items that a user has not rated, best first.
-
-        An unknown user gets the best rated items. With ``ratings`` (1 x items as CSR, or a mapping from names of items)
-        the user need not be known: codes and seen items come from them.
-        """
-        check_is_fitted(self)
-        if n < 1:
-            raise CofactorError(f"n must be at least 1. Found {n}.")
-        if ratings is not None:
-            R = self._rows(ratings)
-            codes, seen = self.transform(R)[0], R.indices
-        else:
-            codes, seen = self._known(int(places(names(user), self.users_)))
-        return self.items_[top(codes @ self.factor_, n, seen=seen)]
-
-    def _known(self, u: int) -> tuple[Array, Array]:
-        """Return codes and rated items of the user in row u (one beyond the last: unknown)."""
-        if u == len(self.users_):
-            return self.layout_.empty_codes(1, self.codes_.dtype)[0], np.empty(0, int)
-        return self.codes_[u], self._seen.indices[self._seen.indptr[u] : self._seen.indptr[u + 1]]
-
     def score(self, R: Any, y: Any = None) -> float:
-        """Return the RMSE on ratings (users x items as fitted, or triples by name); lower is better."""
+        """Return the RMSE on ratings (users x items as fitted, triples by name, a data frame); lower is better."""
         u, i, values = self._test(R)
         if self.layout_.implicit:
             raise CofactorError("score: expected ratings, found a model of implicit feedback; see `ranking`.")
@@ -241,16 +207,13 @@ class FederatedMF(TransformerMixin, BaseEstimator):
             if relevant is None and self.layout_.implicit
             else values >= (4.0 if relevant is None else relevant)
         )
-        u, i = places(u[good], self.users_), places(i[good], self.items_)
-        shape = (len(self.users_) + 1, len(self.items_) + 1)  # unknown names are the last row and column
-        hits = sparse.csr_matrix((np.ones(len(u)), (u, i)), shape=shape)
-        return rank_users(self.codes_, self.factor_, self._seen, hits, n=n)
+        return self._ranking(u[good], i[good], n)
 
     def _test(self, R: Any) -> tuple[Array, Array, Array]:
         """Return names of users and items, and ratings."""
         check_is_fitted(self)
-        if isinstance(R, tuple):
-            users, items, values = R
+        if isinstance(R, tuple) or is_frame(R):
+            users, items, values = triples(R)
             return names(users), names(items), np.asarray(values)
         C = sparse.coo_matrix(observed(R))
         if C.shape != (len(self.users_), len(self.items_)):

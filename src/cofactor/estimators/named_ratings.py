@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from cofactor.data.formats.table import plain
+from cofactor.data.formats.triples import places_of
+from cofactor.data.tables import is_frame
 from cofactor.ratings import observed
 from cofactor.types import Array, CofactorError, DataError
 
@@ -20,14 +23,14 @@ class Ratings(NamedTuple):
 
 
 def read(R: Any, *, duplicates: str = "error", limits: tuple[float, float] | None = None) -> Ratings:
-    """Return ratings from a sparse matrix, or from a tuple (users, items, ratings) of equally long lists.
+    """Return ratings from a sparse matrix, a data frame, or a tuple (users, items, ratings) of equally long lists.
 
     ``duplicates`` says what two ratings of one pair are: "error", or their "mean". ``limits`` is the declared range.
     """
     if duplicates not in ("error", "mean"):
         raise CofactorError(f"duplicates: expected 'error' or 'mean', found {duplicates!r}.")
-    if isinstance(R, tuple):
-        users, items, u, i, values = _triples(R)
+    if isinstance(R, tuple) or is_frame(R):
+        users, items, u, i, values = _triples(triples(R))
     else:
         C = observed(R).tocoo()
         users, items, u, i, values = np.arange(C.shape[0]), np.arange(C.shape[1]), C.row, C.col, C.data
@@ -42,6 +45,24 @@ def names(wanted: Any) -> Array:
     """Return names of users or items as numbers or strings; the objects that data frames hold become strings."""
     found = np.asarray(wanted)
     return found.astype(str) if found.dtype.kind == "O" else found
+
+
+def triples(R: Any, *wanted: str) -> tuple[Any, ...]:
+    """Return users, items and ratings of a tuple, or of a data frame by its column names (or what is wanted)."""
+    if isinstance(R, tuple):
+        return R
+    wanted = wanted or ("user", "item", "rating")
+    if not is_frame(R):
+        raise DataError(f"expected a data frame with the columns {', '.join(wanted)}, found {type(R).__name__}.")
+    columns = [str(name) for name in R.columns]
+    found = places_of(columns, wanted)
+    if None in found:
+        missing = [name for name, place in zip(wanted, found, strict=True) if place is None]
+        raise DataError(
+            f"expected a data frame with the columns {', '.join(wanted)}, found no {missing[0]} among "
+            f"{', '.join(columns[:8])}; rename them, or give a tuple (users, items, ratings)."
+        )
+    return tuple(plain(R[R.columns[place]]) for place in found if place is not None)
 
 
 def _triples(R: tuple[Any, ...]) -> tuple[Array, Array, Array, Array, Array]:

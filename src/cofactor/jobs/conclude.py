@@ -13,7 +13,7 @@ from cofactor.jobs.client_folder import ClientFolder
 from cofactor.kinds.kind import Kind
 from cofactor.local.apart import own_part
 from cofactor.method import rng
-from cofactor.ratings.ranking import rank_users
+from cofactor.ratings.ranking import judged, listed, lists
 from cofactor.records import ClientScore
 from cofactor.select.passports import describe, factorize_alone
 from cofactor.types import Array, Message
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
     """What one client says of the result: its rows, and what of its errors adds up; ``own`` is that of itself alone.
 
     ``summary`` is what passports are made of; ``held`` (squared residuals, ratings, and sums of the ranking) of what
-    was held out.
+    was held out. ``listed`` are the items in the lists of its users (m bits): of a single user nobody needs to know.
     """
 
     client: str
@@ -35,6 +35,7 @@ class Finding(NamedTuple):
     own: Array | None = None
     summary: Message | None = None
     held: Array | None = None
+    listed: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Conclude:
             self.folder.write_pictures(self.kind.pictures(X, W, factor))
         found = Finding(self.name, X.shape[0], tally)
         if self.held is not None:
-            return found._replace(held=_held(self.method.layout, client, factor, self.held))
+            return _judged(found, self.method.layout, client, factor, self.held)
         return self._compared(found, client, factor) if self.compares else found
 
     def _compared(self, found: Finding, client: Client, factor: Array) -> Finding:
@@ -79,11 +80,12 @@ class Conclude:
         return found._replace(summary=summary, own=self.kind.tally(None, X, *own))
 
 
-def _held(layout: Any, client: Client, factor: Array, held: Any) -> Array:
-    """Return what of the errors on held-out ratings adds up."""
+def _judged(found: Finding, layout: Any, client: Client, factor: Array, held: Any) -> Finding:
+    """Add what of the errors on held-out ratings adds up, and the items that are recommended to anybody here."""
     relevant = held.multiply(held > 0 if layout.implicit else held >= RELEVANT).tocsr()
     relevant.eliminate_zeros()
-    ranking = rank_users(client.codes, factor, client.data, relevant, n=TOP)
+    best = lists(client.codes, factor, client.data, n=TOP)
     clicks = layout.implicit or held.nnz == 0
     squares = 0.0 if clicks else float(ratings.residual_squares(held, client.codes, factor).sum())
-    return np.array([squares, 0.0 if clicks else held.nnz, held.nnz, *ranking.sums])
+    sums = [squares, 0.0 if clicks else held.nnz, held.nnz, *judged(best, relevant, n=TOP).sums]
+    return found._replace(held=np.array(sums), listed=listed(best, factor.shape[1]) if found.rows > 1 else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -175,8 +176,7 @@ class Config(Settings):
             if self.holdout or self.kind == "ratings":
                 found = "holdout" if self.holdout else f"method {self.method!r}"
                 raise CofactorError(f"{found} is for ratings: add --ratings, and give files of user,item,rating.")
-            if self.users_as_clients or self.rated_only:
-                found = "--users-as-clients" if self.users_as_clients else "--rated-only"
+            if found := self._of_ratings():
                 raise CofactorError(f"{found} is for ratings: add --ratings, and give files of user,item,rating.")
             if self.ratings:
                 known = ", ".join(catalog.names("ratings"))
@@ -191,6 +191,11 @@ class Config(Settings):
         for name, only in NOT_FOR_RATINGS.items():
             if getattr(self, name) != only:
                 raise CofactorError(f"--ratings has no {name}: leave it out. Found {getattr(self, name)!r}.")
+
+    def _of_ratings(self) -> str:
+        """Return an option that only ratings have, where one was given."""
+        given = {"--users-as-clients": self.users_as_clients, "--rated-only": self.rated_only, "--titles": self.titles}
+        return next((name for name, value in given.items() if value), "")
 
     @property
     def together(self) -> bool:
@@ -222,9 +227,13 @@ class Config(Settings):
 
     def absolute(self) -> Config:
         """Return the same configuration with absolute paths, so that it can be run from anywhere."""
-        keys = None if self.keys is None else str(Path(self.keys).resolve())
-        ledger = None if self.ledger is None else str(Path(self.ledger).resolve())
-        return replace(self, inputs=[str(Path(p).resolve()) for p in self.inputs], keys=keys, ledger=ledger)
+        return self._moved(lambda path: str(Path(path).resolve()))
+
+    def _moved(self, place: Callable[[str], str]) -> Config:
+        """Return the same configuration with its paths elsewhere."""
+        given = {name: getattr(self, name) for name in ("keys", "ledger", "titles")}
+        moved: dict[str, Any] = {name: place(path) for name, path in given.items() if path is not None}
+        return replace(self, inputs=[place(path) for path in self.inputs], **moved)
 
 
 def read(path: Path) -> Config:
@@ -239,10 +248,7 @@ def read(path: Path) -> Config:
     for key in values:
         if key not in known:
             raise CofactorError(f"{path}: {unknown('key', key, known)}")
-    config = records.decode(Config, values, str(path))
-    keys = None if config.keys is None else str(path.parent / config.keys)
-    ledger = None if config.ledger is None else str(path.parent / config.ledger)
-    return replace(config, inputs=[str(path.parent / p) for p in config.inputs], keys=keys, ledger=ledger)
+    return records.decode(Config, values, str(path))._moved(lambda name: str(path.parent / name))
 
 
 def to_toml(config: Config) -> str:

@@ -257,6 +257,8 @@ def _write(
     config, names = job.config, job.inputs.feature_names
     rows, more = job.kind.public(job.method) if job.kind.public else (None, {})
     more = {**more, **job.prepared.arrays, **({} if scores is None else {SCORES: scores})}
+    if job.inputs.titles is not None:
+        more["titles"] = np.array(job.inputs.titles)
     if outcome.clustergram is not None and outcome.silhouette is not None:
         more |= {"silhouette": outcome.silhouette, "clustergram": outcome.clustergram}
     folder.write_factor(outcome.factor, names, image_shape=config.image_shape, rows=rows, more=more)

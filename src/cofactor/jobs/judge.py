@@ -112,6 +112,9 @@ def _parts(kind: Kind, findings: Sequence[Finding], config: Config) -> list[Part
         squares, count, ratings, *sums = np.sum(held, axis=0)
         name = "held out at random" if config.holdout == "random" else f"held out by {config.holdout}"
         ranking = {f"{name}@{TOP}": value for name, value in means(np.array(sums)).items()}
+        shown = [found.listed for found in findings if found.listed is not None]
+        if len(shown) == len(findings):
+            ranking[f"coverage@{TOP}"] = float(np.any(shown, axis=0).mean())
         parts.append(Part(name, int(ratings), root(squares, count) if count else None, ranking))
     return parts
 

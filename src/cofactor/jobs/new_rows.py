@@ -1,4 +1,4 @@
-"""New rows for a finished run: codes, and recommendations, from the factor alone, on the machine that holds them."""
+"""New rows for a finished run: their codes, from the factor alone, on the machine that holds them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> New
     method, kind = method_of(config, len(folder.manifest_record().inputs)), kinds.named(config.kind)
     rows: list[str] | None
     if kind.name == "ratings":
-        _, rows, X = _ratings(folder, path)
+        _, rows, X = ratings_of(folder, path)
     else:
         steps = folder.preparation()
         known = [str(name) for name in steps[NAMES]] if steps else names
@@ -104,21 +104,20 @@ def markers(folder: RunFolder, top: int) -> list[Marker]:
     raise CofactorError(f"{folder.path}: has no markers: {why}.")
 
 
-def recommend(folder: RunFolder, path: Path, n: int) -> dict[str, list[str]]:
-    """Return the n best unrated items of every user of a file, from the factor alone."""
-    model, users, R = _ratings(folder, path)
-    return {user: model.recommend(n=n, ratings=R[u]).tolist() for u, user in enumerate(users)}
-
-
-def _ratings(folder: RunFolder, path: Path) -> tuple[FederatedMF, list[str], Any]:
-    """Return the public model, and users and ratings of a file; items that the run does not know say nothing."""
+def public_ratings(folder: RunFolder) -> FederatedMF:
+    """Return the public model of a run on ratings."""
     config = folder.config()
     if config.kind != "ratings":
         raise CofactorError(f"{folder.path}: expected a run on ratings, found one of method {config.method!r}.")
     folder.factor()  # says what to do where a run has not ended
     from cofactor.estimators.mf import FederatedMF  # with scikit-learn and pandas: a second of every command
 
-    model = FederatedMF.load(folder.path / "factor.npz")
-    table = load.read_ratings(path, duplicates=config.duplicates)
+    return FederatedMF.load(folder.path / "factor.npz")
+
+
+def ratings_of(folder: RunFolder, path: Path) -> tuple[FederatedMF, list[str], Any]:
+    """Return the public model, and users and ratings of a file; items that the run does not know say nothing."""
+    model = public_ratings(folder)
+    table = load.read_ratings(path, duplicates=folder.config().duplicates)
     place = {str(name): i for i, name in enumerate(model.items_)}
     return model, table.row_names or [], in_places(table, place)

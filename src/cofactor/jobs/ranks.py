@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cofactor.jobs import preparing
+from cofactor.jobs import preparing, rated_ranks
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
@@ -24,6 +24,8 @@ def scan_ranks(config: Config, ranks: Sequence[int], *, seeds: int = 3) -> Found
     inputs, _ = preparing.prepare(config, inputs, Place(), {})
     if inputs.known is not None:
         raise CofactorError("a rank scan needs the same features at every client; use --features intersection.")
+    if config.kind == "ratings":
+        return rated_ranks.scan(inputs.data, ranks, seeds=seeds, seed=config.seed)
     return select_rank(inputs.data, ranks, seeds=seeds, seed=config.seed)
 
 

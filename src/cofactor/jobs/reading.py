@@ -26,7 +26,7 @@ class Inputs:
     """The clients of a run that are this process's: names, data, shared feature names and where each came from.
 
     ``known`` are the features of every client of the run, where they differ; ``held`` what ratings are held out;
-    ``rows`` the names of the rows of each client, where they have some.
+    ``rows`` the names of the rows of each client, where they have some; ``titles`` what people call the features.
     """
 
     names: list[str]
@@ -36,6 +36,7 @@ class Inputs:
     known: list[Array] | None = None
     held: list[Any] = field(default_factory=list)
     rows: list[list[str] | None] = field(default_factory=list)
+    titles: list[str] | None = None
 
     def labels(self) -> list[str]:
         """Return what errors call the clients: their names, and the files they came from."""
@@ -73,6 +74,8 @@ def _chosen(config: Config, table: Table | None) -> Config:
 
 def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table:
     """Read one file of a configuration; ``opens`` leaves formats that can be read in parts on disk."""
+    if load.are_ratings(path):
+        raise CofactorError(f"{path}: expected features in columns, found lines of user,item,rating; add --ratings.")
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
     columns = [name for name in (config.group_by, config.label) if name]
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
@@ -167,7 +170,7 @@ def rated(config: Config, place: Place) -> Inputs:
 
     The users of one file are clients on request. Several processes share one file: blocks of its users are clients.
     """
-    tables = _triples(config)
+    tables = triples(config)
     items, R = stacked(tables)
     users = [name for table in tables for name in table.row_names or []]
     split = _held_out(config, R)
@@ -183,11 +186,25 @@ def rated(config: Config, place: Place) -> Inputs:
     parts = list(pairwise(bounds))[own]
     held = [split.test[a:b] for a, b in parts] if split.test.nnz else []
     data = [split.train[a:b] for a, b in parts]
-    return Inputs(names[own], data, items, sources[own], held=held, rows=[users[a:b] for a, b in parts])
+    rows = [users[a:b] for a, b in parts]
+    return Inputs(names[own], data, items, sources[own], held=held, rows=[*rows], titles=_titles(config, items))
 
 
-def _triples(config: Config, column: str = "rating") -> list[Table]:
-    """Read a column of every file."""
+def _titles(config: Config, items: list[str]) -> list[str] | None:
+    """Return the titles of the items, where there is a file of them; an item without one keeps its name."""
+    if config.titles is None:
+        return None
+    found = load.read_titles(config.titles)
+    if not any(name in found for name in items):
+        raise CofactorError(
+            f"{config.titles}: expected lines of id,title with ids such as {items[0]!r}, found "
+            f"{next(reversed(found))!r}; none is that of an item."
+        )
+    return [found.get(name, name) for name in items]
+
+
+def triples(config: Config, column: str = "rating") -> list[Table]:
+    """Read the ratings of every file, or their times."""
     return [load.read_ratings(p, duplicates=config.duplicates, column=column) for p in config.inputs]
 
 
@@ -218,7 +235,7 @@ def _held_out(config: Config, R: Any) -> ratings_split.RatingsSplit:
     if config.holdout is None:
         return ratings_split.RatingsSplit(R, sparse.csr_matrix(R.shape))
     if config.holdout == "time":
-        return ratings_split.by_time(R, stacked(_triples(config, "timestamp"))[1].data, share=config.holdout_share)
+        return ratings_split.by_time(R, stacked(triples(config, "timestamp"))[1].data, share=config.holdout_share)
     by = {"random": ratings_split.at_random, "user": ratings_split.by_user}[config.holdout]
     return by(R, share=config.holdout_share, seed=config.seed)
 

@@ -17,7 +17,7 @@ def option(default: Any, text: str, *names: str) -> Any:
 PANELS = {
     "What is computed": "rank method boolean rounds tol seed option",
     "Clients, features, preparation": "group_by split by label alpha features layer prepare image",
-    "Ratings": "ratings users_as_clients rated_only holdout holdout_share duplicates",
+    "Ratings": "ratings users_as_clients rated_only titles holdout holdout_share duplicates",
     "Privacy": "epsilon delta unit clip rows secure curious keys ledger insecure_noise_seed",
     "Where and how it runs": "participation engine scheduler",
 }
@@ -63,6 +63,7 @@ class Settings:
         "With --ratings: messages of rated items only, which show what a client rated.",
         "--rated-only",
     )
+    titles: str | None = option(None, "With --ratings: a table id,title of the items, for lists and the report.")
     holdout: str | None = option(None, "With --ratings: hold some out to judge by; time, random or user.")
     holdout_share: float = option(0.2, "With --holdout: the share held out.")
     duplicates: str = option("error", "With --ratings: ratings given twice; error or mean.")

@@ -50,12 +50,45 @@ def rank_users(W: Array, H: Array, seen: Any, relevant: Any, *, n: int) -> Ranki
 
     Both are CSR (users x items) whose stored entries count; each user needs only the own rows.
     """
+    return judged(lists(W, H, seen, n=n), relevant, n=n)
 
-    def items(R: Any, user: int) -> Array:
-        return R.indices[R.indptr[user] : R.indptr[user + 1]]
 
-    found = [quality(top(w @ H, n, seen=items(seen, u)), items(relevant, u), n) for u, w in enumerate(W)]
-    return Ranking(*np.array(found).T)
+def lists(W: Array, H: Array, seen: Any, *, n: int) -> list[Array]:
+    """Return the n best items of each user that are not ``seen`` (CSR, users x items)."""
+    return [top(w @ H, n, seen=_items(seen, u)) for u, w in enumerate(W)]
+
+
+def judged(found: list[Array], relevant: Any, *, n: int) -> Ranking:
+    """Judge a list of each user against ``relevant`` items (CSR, users x items)."""
+    return Ranking(*np.array([quality(best, _items(relevant, u), n) for u, best in enumerate(found)]).T)
+
+
+def listed(found: list[Array], m: int) -> Array:
+    """Return which of m items are in somebody's list (m bits); of several clients, in that of any."""
+    out = np.zeros(m, bool)
+    for best in found:
+        out[best] = True
+    return out
+
+
+def coverage(W: Array, H: Array, seen: Any, *, n: int) -> float:
+    """Return the share of items that are in at least one user's list of n."""
+    return float(listed(lists(W, H, seen, n=n), H.shape[1]).mean())
+
+
+def similar(H: Array, item: int, n: int) -> Array:
+    """Return the n items whose columns of H (k x m) have the largest cosine with this one's, best first.
+
+    >>> similar(np.array([[1.0, 2.0, 0.0], [0.0, 0.1, 1.0]]), 0, 1)
+    array([1])
+    """
+    length = np.linalg.norm(H, axis=0)
+    cosines = H[:, item] @ H / np.maximum(length * length[item], np.finfo(np.float64).tiny)
+    return top(cosines, n, seen=np.array([item]))
+
+
+def _items(R: Any, user: int) -> Array:
+    return R.indices[R.indptr[user] : R.indptr[user + 1]]
 
 
 def quality(recommended: Array, relevant: Array, n: int) -> tuple[float, float, float]:

@@ -20,8 +20,11 @@ _WORDS = {
     "user": ("user", "userid", "reviewer", "reviewerid", "customer", "customerid", "client"),
     "item": ("item", "itemid", "movie", "movieid", "product", "productid", "book", "bookid", "isbn", "asin"),
     "rating": ("rating", "score", "stars", "value", "overall"),
+    "title": ("title", "name", "label", "itemname", "description"),
     "timestamp": ("timestamp", "time", "date", "unixtime", "unixreviewtime"),
 }
+
+_ORDER = ("user", "item", "rating", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -58,17 +61,45 @@ def read_triples(path: Path, duplicates: str, column: str = "rating") -> Table:
 def _places(first: Sequence[str], path: Path, column: str) -> tuple[list[int], bool]:
     """Return the columns of user, item and what is read, and whether the first line is a header."""
     wanted = ("user", "item", column)
-    by_position = [list(_WORDS).index(name) for name in wanted]
+    by_position = [_ORDER.index(name) for name in wanted]
     if len(first) < max(3, by_position[-1] + 1):
         shown = "user,item,rating[,timestamp]" if column == "rating" else "user,item,rating,timestamp"
         raise DataError(f"{path}: line 1: expected {shown}, found {len(first)} cell(s).")
     if is_number(first[2]):
         return by_position, False
-    plain = [name.lower().replace("_", "").replace(" ", "").replace("-", "") for name in first]
-    found = [next((i for i, name in enumerate(plain) if name in _WORDS[what]), None) for what in wanted]
+    found = places_of(first, wanted)
     if None in found:
         found = [*by_position]  # a header in other words: by position
     return [i for i in found if i is not None], True
+
+
+def places_of(header: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
+    """Return where columns of users, items, ratings, times or titles are by the words of a header; None where nowhere.
+
+    >>> places_of(["userId", "movieId", "rating"], ["item", "timestamp"])
+    [1, None]
+    """
+    plain = [name.lower().replace("_", "").replace(" ", "").replace("-", "") for name in header]
+    return [next((i for i, name in enumerate(plain) if name in _WORDS[what]), None) for what in wanted]
+
+
+def are_triples(path: Path) -> bool:
+    """Whether a text file has the header of ratings: users, items and ratings, and times at most besides."""
+    with open_text(path) as file:
+        head = next((cells for _, cells in rows(file, path)), [])
+    return len(head) <= len(_ORDER) and None not in places_of(head, _ORDER[:3])
+
+
+def read_titles(path: Path) -> dict[str, str]:
+    """Return titles by the ids of items, from a table with a column of each: by header, else the first two."""
+    with open_text(path) as file:
+        lines = [cells for _, cells in rows(file, path)]
+    if not lines or min(map(len, lines)) < 2:
+        raise DataError(f"{path}: expected lines of id,title, found {'fewer cells' if lines else 'an empty file'}.")
+    item, title = places_of(lines[0], ("item", "title"))
+    if item is None or title is None:
+        item, title = 0, 1
+    return {cells[item]: cells[title] for cells in lines}
 
 
 def _collect(lines: Iterator[Row], places: Sequence[int], path: Path, column: str) -> _Triples:

@@ -61,7 +61,8 @@ def _quality(folder: Folder) -> list[Card]:
     judged = result.parts[-1] if result.parts else None
     if judged is not None:
         held = f"{words.counted(judged.ratings, 'rating')}, {judged.part}"
-        ranked = [Card(words.measure(name), words.fixed(value), held) for name, value in judged.ranking.items()][-1:]
+        measures = ((name, value) for name, value in judged.ranking.items() if name.startswith("ndcg"))
+        ranked = [Card(words.measure(name), words.fixed(value), held) for name, value in measures]
         rmse = [] if judged.rmse is None else [Card("RMSE", words.fixed(judged.rmse), held)]
         if rmse or ranked:
             return [*rmse, *ranked, rank][:2]

@@ -1,0 +1,74 @@
+"""The rank scan over ratings: held-out RMSE of every rank, from runs of the same method over the same clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cofactor import ratings
+from cofactor.data import ratings_split
+from cofactor.engines.loop import run
+from cofactor.engines.outcome import Run
+from cofactor.kinds.kind import root
+from cofactor.methods import catalog
+from cofactor.plan import Plan
+from cofactor.select import RankScan
+from cofactor.types import Array, CofactorError, Data
+
+SHARE, ROUNDS, TOL = 0.1, 30, 1e-4
+"""Ratings of every user that are held out, and when a run ends."""
+
+
+def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -> RankScan:
+    """Scan ranks by the RMSE on held-out ratings, mean over ``seeds`` splits and starts; errors are RMSE here.
+
+    The suggestion is the smallest rank within one standard error (paired over splits) of the best.
+    """
+    chosen = _checked(data, ranks)
+    if seeds < 1:
+        raise CofactorError(f"seeds must be a whole number of at least 1. Found {seeds}.")
+    splits = [[ratings_split.at_random(R.tocsr(), share=SHARE, seed=seed + s) for R in data] for s in range(seeds)]
+    if not all(sum(part.test.nnz for part in parts) for parts in splits):
+        raise CofactorError(
+            f"a rank scan holds out {SHARE:.0%} of every user's ratings: expected users with 10 or more."
+        )
+    runs = [[_run(parts, k, seed + s) for s, parts in enumerate(splits)] for k in (1, *chosen)]
+    held, training = (
+        np.array([[_rmse(found, [p[side] for p in parts]) for found, parts in zip(line, splits)] for line in runs])
+        for side in (1, 0)
+    )
+    means = held[1:].mean(axis=1)
+    gaps = held[1:] - held[1 + int(np.argmin(means))]
+    error = gaps.std(axis=1, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.zeros(len(chosen))
+    best = next(i for i in range(len(chosen)) if gaps[i].mean() <= error[i])
+    reason = (
+        f"Held-out RMSE {means[best]:.4f}: no larger rank is better by more than a standard error over {seeds} splits."
+    )
+    none = np.full(len(chosen), np.nan)
+    return RankScan(
+        np.array(chosen), means, held[1:].std(axis=1), error, training[1:].mean(axis=1), none, none,
+        baseline=float(held[0].mean()), suggestion=chosen[best], reason=reason, clients=len(data), seeds=seeds,
+        holdout=SHARE, bytes_up=sum(r.bytes_up for line in runs for found in line for r in found.history),
+        bytes_down=sum(r.bytes_down for line in runs for found in line for r in found.history),
+    )  # fmt: skip
+
+
+def _checked(data: Sequence[Data], ranks: Sequence[int]) -> list[int]:
+    limit = min(sum(R.shape[0] for R in data), data[0].shape[1])
+    for k in ranks:
+        if not 1 <= k <= limit:
+            raise CofactorError(f"ranks must be in 1..{limit}, at most the users and the items. Found {k}.")
+    if not ranks:
+        raise CofactorError("ranks: expected at least one rank to scan, found none.")
+    return sorted(set(ranks))
+
+
+def _run(parts: Sequence[ratings_split.RatingsSplit], rank: int, seed: int) -> Run:
+    method = catalog.make(catalog.names("ratings")[0], rank)
+    return run(method, [part.train for part in parts], Plan(ROUNDS, stop=TOL, seed=seed))
+
+
+def _rmse(found: Run, parts: Sequence[Data]) -> float:
+    squares: list[Array] = [ratings.residual_squares(R, W, found.factor) for R, W in zip(parts, found.codes)]
+    return root(float(sum(s.sum() for s in squares)), sum(R.nnz for R in parts))
