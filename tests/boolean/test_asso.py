@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import sparse
 
 from cofactor.boolean import asso, pack, polish, unpack
@@ -34,7 +35,9 @@ def test_candidates_are_the_distinct_associations(tiles):
     np.testing.assert_array_equal(np.unique(found, axis=0), expected)
 
 
-def test_incremental_gains_choose_as_the_definition_does(tiles):
+@pytest.mark.parametrize("cells", [0, 10**6])
+def test_incremental_gains_choose_as_the_definition_does(cells, tiles, monkeypatch):
+    monkeypatch.setattr(asso, "CELLS", cells)
     X = tiles(80, 66, 5, noise=0.08)[0]
     basis = asso.candidates(asso.association(X), 0.4)
     for weights in [(1.0, 1.0), (2.0, 1.0)]:

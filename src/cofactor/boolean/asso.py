@@ -6,8 +6,9 @@ Miettinen, Mielikainen, Gionis, Das & Mannila, "The discrete basis problem", IEE
     sum_i max(0, w_plus |new ones of row i covered| - w_minus |new zeros of row i covered|).
 
 Choices: tau is taken from a grid by training error; equal candidates are tried once; when no candidate
-gains, the remaining components stay empty. Gains are kept exact but cheap: first by column lists, then only
-the rows and candidates that the last component touched are counted again.
+gains, the remaining components stay empty. Gains are kept exact but cheap: what each row would gain or lose by each
+candidate is kept (n x q, where that fits), and only the words, rows and candidates that the last component touched
+are counted again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from cofactor.types import Array, Data
 
 TAUS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 BLOCK = 8192
+CELLS = 50_000_000
+"""Up to how many pairs of row and candidate the balances are kept; beyond, they are counted anew where they change."""
 
 
 def factorize(
@@ -113,12 +116,14 @@ def cover(
     price = float(weights[0]), float(weights[1])
     mass = np.ones(X.shape[0]) if usage is None else np.asarray(usage, dtype=np.float64)
     W, H = np.zeros((X.shape[0], rank), np.uint8), np.zeros((rank, X.words.shape[1]), np.uint64)
-    covered = np.zeros_like(X.words)
-    gains, words = _first_gains(*columns(X), basis.words, mass, price), basis.words
+    covered, lists = np.zeros_like(X.words), columns(X)
+    gains, words = _first_gains(*lists, basis.words, mass, price), basis.words
     if keep is not None and keep < gains.size:
         top = np.sort(np.argsort(-gains, kind="stable")[:keep])
         gains, words = gains[top], words[top]
     places = word_places(words)
+    kept = len(words) * len(mass) <= CELLS
+    balance = _balances(*lists, words, len(mass), price) if kept else np.empty((0, 0), np.float32)
     for component in range(rank):
         if gains.max(initial=0.0) <= 1e-9:
             break
@@ -126,7 +131,11 @@ def cover(
         used = _rows_with_gain(X.words, covered, pattern, price)
         W[used, component] = 1
         H[component] = pattern
-        gains += _change_of_gains((X.words[used], covered[used], mass[used]), words, places, pattern, price)
+        rows = X.words[used], covered[used], mass[used]
+        if kept:
+            gains += _change_of_balances(rows, used, words, places, (pattern, balance, price))
+        else:
+            gains += _change_of_gains(rows, words, places, pattern, price)
         covered[used] |= pattern
     return W, unpack(Bits(H, (rank, X.shape[1])))
 
@@ -175,6 +184,25 @@ def _first_gains(indptr: Array, rows: Array, basis: Array, usage: Array, price: 
 
 
 @kernel
+def _balances(indptr: Array, rows: Array, basis: Array, n: int, price: tuple[float, float]) -> Array:
+    """Return ``w_plus |ones| - w_minus |zeros|`` of every candidate in every row (q x n), nothing covered yet."""
+    out = np.empty((basis.shape[0], n), np.float32)
+    for c in range(basis.shape[0]):
+        width = 0
+        for q in range(basis.shape[1]):
+            width += popcount(basis[c, q])
+        out[c] = -price[1] * width
+        for q in range(basis.shape[1]):
+            word = basis[c, q]
+            while word != 0:
+                j = 64 * q + lowest(word)
+                word &= word - ONE
+                for p in range(indptr[j], indptr[j + 1]):
+                    out[c, rows[p]] += price[0] + price[1]
+    return out
+
+
+@kernel
 def _rows_with_gain(X: Array, covered: Array, pattern: Array, price: tuple[float, float]) -> Array:
     gains = np.zeros(X.shape[0], np.bool_)
     for i in range(X.shape[0]):
@@ -218,4 +246,40 @@ def _change_of_gains(
             if lost:
                 after = _value(ones - lost_ones, fresh - lost, price)
                 change[c] += usage[i] * (after - _value(ones, fresh, price))
+    return change
+
+
+@kernel
+def _change_of_balances(
+    rows: tuple[Array, Array, Array],
+    used: Array,
+    basis: Array,
+    places: tuple[Array, Array],
+    chosen: tuple[Array, Array, tuple[float, float]],
+) -> Array:
+    """Return the same from the balances, which are brought up to date: only words that meet the pattern count."""
+    X, covered, usage = rows
+    pattern, balance, price = chosen
+    change = np.zeros(basis.shape[0])
+    indptr, words = places
+    common = np.empty(pattern.size, np.int64)
+    for c in range(basis.shape[0]):
+        size = 0
+        for q in words[indptr[c] : indptr[c + 1]]:
+            if basis[c, q] & pattern[q] != 0:
+                common[size] = q
+                size += 1
+        if size == 0:
+            continue
+        for i in range(X.shape[0]):
+            lost, ones = 0, 0
+            for q in common[:size]:
+                word = basis[c, q] & pattern[q] & ~covered[i, q]
+                lost += popcount(word)
+                ones += popcount(word & X[i, q])
+            if lost:
+                old = balance[c, used[i]]
+                new = old - (price[0] * ones - price[1] * (lost - ones))
+                balance[c, used[i]] = new
+                change[c] += usage[i] * (max(new, 0.0) - max(old, 0.0))
     return change

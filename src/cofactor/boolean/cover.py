@@ -2,8 +2,8 @@
 
 Rows are independent, so a client's refit is the refit of its rows among the stacked ones. Greedy cover is
 within .0002 of the exact loss on tiles with rank 8; the exact one looks at all 2^k unions.
-Greedy gains are kept and counted again only for components that meet the one just chosen, word by word where
-a component has ones: a row costs the words of H that are not zero.
+Greedy gains are counted again only where a bound says that they may have become the largest, word by word where
+a component has ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.boolean.bits import Bits, as_bits, unpack
-from cofactor.boolean.packed import ONE, get, kernel, popcount, union, word_places
+from cofactor.boolean.packed import ONE, cover_twice, kernel, popcount, union, word_places
 from cofactor.types import Array, CofactorError, Data
 
 MAX_EXACT_RANK = 12
@@ -27,7 +27,7 @@ def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = 
     X, H = as_bits(X), as_bits(H)
     W = np.zeros((X.shape[0], -(-H.shape[0] // 64)), np.uint64)
     places = word_places(H.words)
-    _greedy(X.words, H.words, places, _meetings(H.words, places), W)
+    _greedy(X.words, H.words, places, W)
     if codes is not None:
         _keep_better(X.words, H.words, as_bits(codes).words, W)
     return unpack(Bits(W, (X.shape[0], H.shape[0])))
@@ -50,21 +50,6 @@ def exact_refit(X: Bits | Data, H: Bits | Data) -> Array:
 
 
 @kernel
-def _meetings(H: Array, places: tuple[Array, Array]) -> Array:
-    """Return which components have a one in common (k x k)."""
-    indptr, words = places
-    k = H.shape[0]
-    out = np.zeros((k, k), np.bool_)
-    for a in range(k):
-        for b in range(k):
-            for q in words[indptr[a] : indptr[a + 1]]:
-                if H[a, q] & H[b, q] != 0:
-                    out[a, b] = True
-                    break
-    return out
-
-
-@kernel
 def _gain(x: Array, h: Array, cover: Array, words: Array) -> int:
     gain = 0
     for q in words:
@@ -74,49 +59,60 @@ def _gain(x: Array, h: Array, cover: Array, words: Array) -> int:
 
 
 @kernel
-def _worst(x: Array, H: Array, code: Array, places: tuple[Array, Array], others: Array) -> int:
+def _worst(x: Array, H: Array, code: Array, places: tuple[Array, Array], room: tuple[Array, Array, Array]) -> int:
     """Return the component of a code that gains least beyond the others, if that is nothing; else -1."""
     indptr, words = places
+    once, twice, used = room
     worst, least = -1, 1
-    for component in range(H.shape[0]):
-        if get(code, component):
-            union(code, H, others, component)
-            gain = _gain(x, H[component], others, words[indptr[component] : indptr[component + 1]])
-            if gain < least:
-                worst, least = component, gain
+    for component in used[: cover_twice(code, H, once, twice, used)]:
+        gain = _gain(x, H[component], twice, words[indptr[component] : indptr[component + 1]])
+        if gain < least:
+            worst, least = component, gain
     return worst
 
 
 @kernel
-def _greedy(X: Array, H: Array, places: tuple[Array, Array], meet: Array, W: Array) -> None:
+def _add(code: Array, x: Array, h: Array, chosen: int, cover: Array) -> int:
+    """Add a component to a code and its cover; return how many zeros that covers."""
+    code[chosen >> 6] |= ONE << np.uint64(chosen & 63)
+    zeros = 0
+    for q in range(cover.size):
+        zeros += popcount(h[q] & ~cover[q] & ~x[q])
+        cover[q] |= h[q]
+    return zeros
+
+
+@kernel
+def _greedy(X: Array, H: Array, places: tuple[Array, Array], W: Array) -> None:
     indptr, words = places
-    cover, others = np.empty(X.shape[1], np.uint64), np.empty(X.shape[1], np.uint64)
-    gains = np.empty(H.shape[0], np.int64)
+    cover, bound = np.empty(X.shape[1], np.uint64), np.empty(H.shape[0], np.int64)
+    room = np.empty(X.shape[1], np.uint64), np.empty(X.shape[1], np.uint64), np.empty(H.shape[0], np.int64)
     for i in range(X.shape[0]):
         cover[:] = 0
-        size, stale = 0, -1
+        bound[:] = 64 * X.shape[1]
+        size = 0
         while True:
             best, chosen = 0, -1
             for component in range(H.shape[0]):
                 # a component in use has nothing fresh, so its gain is 0 and it is never chosen again
-                if stale < 0 or meet[stale, component]:
+                if bound[component] > best:
                     where = words[indptr[component] : indptr[component + 1]]
-                    gains[component] = _gain(X[i], H[component], cover, where)
-                if gains[component] > best:
-                    best, chosen = gains[component], component
+                    bound[component] = _gain(X[i], H[component], cover, where)
+                    if bound[component] > best:
+                        best, chosen = bound[component], component
             if chosen >= 0:
-                W[i, chosen >> 6] |= ONE << np.uint64(chosen & 63)
-                for q in words[indptr[chosen] : indptr[chosen + 1]]:
-                    cover[q] |= H[chosen, q]
-                size, stale = size + 1, chosen
+                # what others gain can only rise by zeros that cost nothing any more
+                bound += _add(W[i], X[i], H[chosen], chosen, cover)
+                size += 1
                 continue
             # the last to come gains by itself, so one component alone is never useless
-            useless = _worst(X[i], H, W[i], places, others) if size > 1 else -1
+            useless = _worst(X[i], H, W[i], places, room) if size > 1 else -1
             if useless < 0:
                 break
             W[i, useless >> 6] ^= ONE << np.uint64(useless & 63)
             union(W[i], H, cover)
-            size, stale = size - 1, useless
+            bound[:] = 64 * X.shape[1]
+            size -= 1
 
 
 @kernel

@@ -43,22 +43,21 @@ class Polished:
 class Asso:
     """ASSO whose threshold is chosen by the error *after* up to ``sweeps`` Boolean sweeps.
 
-    Sweeps repair low thresholds more than high ones, so that the order before them says little (mushroom: .247 in the
-    place of .254). Thresholds whose error is beyond ``hope`` times the best before the sweeps get none, and of many
-    candidates only the best are looked at (:func:`~cofactor.boolean.asso.enough`).
+    Sweeps repair some thresholds more than others, so that the order before them says little (mushroom: .247 in the
+    place of .254). All get one sweep, and the best third gets the others. Of many candidates only the best are looked
+    at (:func:`~cofactor.boolean.asso.enough`).
     """
 
     sweeps: int = 3
-    hope: float = 1.2
 
     def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
         """Return the (W, H) of smallest |X xor (W o H)|."""
         check_boolean(X)
         bits = pack(X)
-        raw = [(error(bits, W, H), W, H) for W, H in asso.covers(bits, X, rank, keep=asso.enough(rank))]
-        lowest = min(wrong for wrong, _, _ in raw)
-        hopeful = [(W, H) for wrong, W, H in raw if wrong <= self.hope * lowest]
-        found = [polish(bits, H, sweeps=self.sweeps, codes=W) for W, H in hopeful]
+        raw = asso.covers(bits, X, rank, keep=asso.enough(rank))
+        once = [polish(bits, H, sweeps=min(self.sweeps, 1), codes=W) for W, H in raw]
+        best = sorted(once, key=lambda factors: error(bits, *factors))[: -(-len(once) // 3)]
+        found = [polish(bits, H, sweeps=self.sweeps - 1, codes=W) for W, H in best]
         return min(found, key=lambda factors: error(bits, *factors))
 
 

@@ -75,3 +75,22 @@ def word_places(rows: Array) -> tuple[Array, Array]:
                 words[p] = q
                 p += 1
     return indptr, words
+
+
+@kernel
+def cover_twice(code: Array, H: Array, once: Array, twice: Array, used: Array) -> int:
+    """Write what a code covers, what it covers twice, and its components to ``used``; return their number."""
+    once[:] = 0
+    twice[:] = 0
+    size = 0
+    for v in range(code.size):
+        word = code[v]
+        while word != 0:
+            component = 64 * v + lowest(word)
+            word &= word - ONE
+            used[size] = component
+            size += 1
+            for q in range(once.size):
+                twice[q] |= once[q] & H[component, q]
+                once[q] |= H[component, q]
+    return size

@@ -24,7 +24,7 @@ import numpy as np
 
 from cofactor.boolean.bits import Bits, as_bits, pack, unpack
 from cofactor.boolean.cover import greedy_refit
-from cofactor.boolean.packed import ONE, add_bits, get, kernel, lowest, union
+from cofactor.boolean.packed import add_bits, cover_twice, get, kernel, union
 from cofactor.types import Array, Data
 
 
@@ -171,29 +171,11 @@ def _uncovered(X: Array, W: Array, H: Array, out: Array) -> None:
 
 
 @kernel
-def _cover_once_twice(code: Array, H: Array, once: Array, twice: Array, used: Array) -> int:
-    once[:] = 0
-    twice[:] = 0
-    size = 0
-    for v in range(code.size):
-        word = code[v]
-        while word != 0:
-            component = 64 * v + lowest(word)
-            word &= word - ONE
-            used[size] = component
-            size += 1
-            for q in range(once.size):
-                twice[q] |= once[q] & H[component, q]
-                once[q] |= H[component, q]
-    return size
-
-
-@kernel
 def _changes(X: Array, W: Array, H: Array, cells: Array, overlap: Array) -> None:
     once, twice = np.empty(X.shape[1], np.uint64), np.empty(X.shape[1], np.uint64)
     used = np.empty(H.shape[0], np.int64)
     for i in range(X.shape[0]):
-        size = _cover_once_twice(W[i], H, once, twice, used)
+        size = cover_twice(W[i], H, once, twice, used)
         for a in range(size):
             component = used[a]
             for b in range(size):
