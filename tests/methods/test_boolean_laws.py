@@ -97,7 +97,7 @@ def test_sweeps_on_clients_equal_those_on_the_stacked_rows_bit_for_bit(noisy):
 def test_a_sweep_never_raises_the_error(seed, noisy):
     X, bad = noisy
     start = bad ^ (np.random.default_rng(seed).random((5, 80)) < 0.1)
-    losses = [r.loss for r in run(Sweeps(5, 8), np.array_split(X, 3), start=start).history]
+    losses = [r.loss for r in run(Sweeps(5, 30), np.array_split(X, 3), start=start).history]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0]
     assert 2 * losses[0] == boolean.error(X, boolean.greedy_refit(X, start), start)
@@ -110,12 +110,33 @@ def test_an_unused_component_begins_anew_at_the_column_with_most_uncovered_ones(
     codes = boolean.greedy_refit(X, dead)
     left = boolean.uncovered(X, codes, dead)
     np.testing.assert_array_equal(left, ((X > 0) & (codes @ dead == 0)).sum(axis=0))
-    seeded = boolean.reseed(dead, codes.sum(axis=0), left)
+    seeded, fresh = boolean.reseed(dead, np.where(codes.any(axis=0), X.size, 0), left)
     np.testing.assert_array_equal(seeded[:3], dead[:3])
+    assert fresh.tolist() == [False] * 3 + [True] * 2
     assert seeded[3:].sum(axis=1).tolist() == [1, 1]
     assert seeded[3].argmax() == left.argmax()
     gain = boolean.error(X, codes, dead) - boolean.error(X, boolean.greedy_refit(X, seeded, codes=codes), seeded)
     assert gain >= np.sort(left)[-2:].sum()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_weak_component_is_worth_the_errors_it_saves_and_goes_for_a_better_column(seed, noisy):
+    X = noisy[0]
+    H = synthetic.tiles(300, 80, 5, noise=0.1, seed=2).factor.copy()
+    H[4] = 0
+    H[4, np.random.default_rng(seed).choice(80, 2, replace=False)] = 1
+    codes = boolean.greedy_refit(X, H)
+    saved = boolean.worth(boolean.changes(X, codes, H), H)
+    before = boolean.error(X, codes, H)
+    for component in range(5):
+        without = codes.copy()
+        without[:, component] = 0
+        assert saved[component] == boolean.error(X, without, H) - before
+    left = boolean.uncovered(X, codes, H)
+    new, fresh = boolean.reseed(H, saved, left)
+    after = boolean.error(X, boolean.greedy_refit(X, new, codes=np.where(fresh, 0, codes)), new)
+    assert after <= before - (np.sort(left)[::-1][: fresh.sum()].sum() - saved[fresh].sum())
+    assert fresh.any() == (left.max() > saved.min())
 
 
 def test_clients_choose_the_factor_with_the_fewest_errors(noisy):

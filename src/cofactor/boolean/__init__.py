@@ -23,7 +23,18 @@ from cofactor.boolean.bits import (
 from cofactor.boolean.cover import exact_refit, greedy_refit
 from cofactor.boolean.elbmf import Relaxation, ipalm_step
 from cofactor.boolean.prox import alb_prox, elb_prox, lam_at
-from cofactor.boolean.sweeps import Changes, changes, choose, choose_all, counts, polish, reseed, sweep, uncovered
+from cofactor.boolean.sweeps import (
+    Changes,
+    changes,
+    choose,
+    choose_all,
+    counts,
+    polish,
+    reseed,
+    sweep,
+    uncovered,
+    worth,
+)
 
 __all__ = [
     "Bits",
@@ -57,5 +68,6 @@ __all__ = [
     "tally",
     "uncovered",
     "unpack",
+    "worth",
     "zhang",
 ]

@@ -22,14 +22,17 @@ def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = 
 
     gain = |new ones covered| - |new zeros covered|; the lowest component wins a tie. Then components that the later
     ones made useless leave, the most harmful first, and the row adds again, until nothing changes. With ``codes``
-    (n x k) a row keeps its old code unless the new one has fewer errors, so that the total error cannot rise.
+    (n x k) a row also begins at its old code, and keeps what comes of it unless the new one has fewer errors, so that
+    the total error cannot rise.
     """
     X, H = as_bits(X), as_bits(H)
     W = np.zeros((X.shape[0], -(-H.shape[0] // 64)), np.uint64)
     places = word_places(H.words)
     _greedy(X.words, H.words, places, W)
     if codes is not None:
-        _keep_better(X.words, H.words, as_bits(codes).words, W)
+        old = as_bits(codes).words.copy()
+        _greedy(X.words, H.words, places, old)
+        _keep_better(X.words, H.words, old, W)
     return unpack(Bits(W, (X.shape[0], H.shape[0])))
 
 
@@ -88,9 +91,8 @@ def _greedy(X: Array, H: Array, places: tuple[Array, Array], W: Array) -> None:
     cover, bound = np.empty(X.shape[1], np.uint64), np.empty(H.shape[0], np.int64)
     room = np.empty(X.shape[1], np.uint64), np.empty(X.shape[1], np.uint64), np.empty(H.shape[0], np.int64)
     for i in range(X.shape[0]):
-        cover[:] = 0
+        union(W[i], H, cover)
         bound[:] = 64 * X.shape[1]
-        size = 0
         while True:
             best, chosen = 0, -1
             for component in range(H.shape[0]):
@@ -103,16 +105,13 @@ def _greedy(X: Array, H: Array, places: tuple[Array, Array], W: Array) -> None:
             if chosen >= 0:
                 # what others gain can only rise by zeros that cost nothing any more
                 bound += _add(W[i], X[i], H[chosen], chosen, cover)
-                size += 1
                 continue
-            # the last to come gains by itself, so one component alone is never useless
-            useless = _worst(X[i], H, W[i], places, room) if size > 1 else -1
+            useless = _worst(X[i], H, W[i], places, room)
             if useless < 0:
                 break
             W[i, useless >> 6] ^= ONE << np.uint64(useless & 63)
             union(W[i], H, cover)
             bound[:] = 64 * X.shape[1]
-            size -= 1
 
 
 @kernel

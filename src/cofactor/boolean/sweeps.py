@@ -89,18 +89,31 @@ def uncovered(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Array:
     return out[: X.shape[1]]
 
 
-def reseed(H: Array, usage: Array, uncovered: Array) -> Array:
-    """Return H with every unused component at one column, those with most uncovered ones first.
+def reseed(H: Array, price: Array, uncovered: Array) -> tuple[Array, Array]:
+    """Return H in which components worth less than a column of their own begin anew as it, and which did (k, bool).
 
-    A component of one column costs nothing where it is used, and gains every one of that column that nobody covers.
+    ``price`` (k) is what it costs to give a component up, ``uncovered`` (m) what a component of that one column gains:
+    it covers no zero. The cheapest goes for the best column, as long as that pays; of components with a common feature
+    only one goes at a time, because then the prices add up.
     """
-    unused = np.flatnonzero(usage == 0)
-    columns = np.argsort(-uncovered, kind="stable")[: unused.size]
-    columns = columns[uncovered[columns] > 0]
-    new = np.array(H, dtype=np.uint8)
-    new[unused[: columns.size]] = 0
-    new[unused[: columns.size], columns] = 1
-    return new
+    new, fresh, touched = np.array(H, dtype=np.uint8), np.zeros(len(H), bool), np.zeros(H.shape[1], bool)
+    columns = iter(np.argsort(-uncovered, kind="stable")[: len(H)])
+    best = next(columns, None)
+    for component in np.argsort(price, kind="stable"):
+        if best is None or uncovered[best] <= max(price[component], 0):
+            break
+        if price[component] > 0 and (touched & (new[component] > 0)).any():
+            continue
+        touched |= new[component] > 0
+        new[component], fresh[component] = 0, True
+        new[component, best] = 1
+        best = next(columns, None)
+    return new, fresh
+
+
+def worth(changes: Changes, H: Array) -> Array:
+    """Return by component (k) how many errors it saves: the changes if all of its ones were flipped, each its own."""
+    return (changes.cells * H).sum(axis=1)
 
 
 def sweep(X: Bits | Data, W: Bits | Data, H: Array, *, usage: Array | None = None) -> Array:
@@ -141,8 +154,8 @@ def polish(
 
 def _alive(X: Bits, W: Array, H: Array) -> Array:
     """Return H with its unused components seeded anew."""
-    used = np.count_nonzero(W, axis=0)
-    return H if used.all() else reseed(H, used, uncovered(X, W, H))
+    used = W.any(axis=0)
+    return H if np.all(used) else reseed(H, np.where(used, X.ones, 0), uncovered(X, W, H))[0]
 
 
 @kernel

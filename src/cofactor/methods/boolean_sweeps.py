@@ -10,7 +10,7 @@ import numpy as np
 from cofactor.boolean.bits import Bits, error, pack
 from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.elbmf import binary
-from cofactor.boolean.sweeps import Changes, changes, choose_all, reseed, uncovered
+from cofactor.boolean.sweeps import Changes, changes, choose_all, reseed, uncovered, worth
 from cofactor.method import Method, Traits, total
 from cofactor.methods.refusals import NONE
 from cofactor.methods.staged import Staged
@@ -25,8 +25,9 @@ class Sweeps:
     In a sweep each client refits its codes (a row keeps its old code unless the new one has fewer errors) and
     sends by how much the error changes with each bit of H, which components share rows, and the ones that no
     component covers, by column; the server sums and flips what cannot raise the total
-    (:mod:`cofactor.boolean.sweeps`). A component that no row uses begins anew as the column with most uncovered ones,
-    which can only help, and grows in the next sweep. Absent clients are not counted.
+    (:mod:`cofactor.boolean.sweeps`). A component that no row uses begins anew as the column with most uncovered ones
+    and grows in the next sweep; where no flip helps any more, so does one that saves fewer errors than that column has.
+    Absent clients are not counted.
     """
 
     rank: int
@@ -49,7 +50,8 @@ class Sweeps:
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Begin at the given factor, rounded to bits; without one there is nothing to sweep."""
-        return Shared(np.zeros((self.rank, n_features), np.uint8) if factor is None else binary(factor))
+        H = np.zeros((self.rank, n_features), np.uint8) if factor is None else binary(factor)
+        return Shared(H, {"fresh": np.zeros(self.rank, bool)})
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Pack the rows; no component is used yet."""
@@ -59,18 +61,22 @@ class Sweeps:
         """Refit the codes and count."""
         words = local.memory["words"]
         X, H = Bits(words, data.shape), pack(shared.factor)
-        W = greedy_refit(X, H, codes=local.codes)
+        # what began anew is not what the old codes mean
+        W = greedy_refit(X, H, codes=np.where(shared.extra["fresh"], 0, local.codes))
         cells, overlap = changes(X, W, H)
         left = {"uncovered": uncovered(X, W, H), "error": np.int64(error(X, W, H))}
         sent = {"cells": cells, "overlap": overlap, **left}
         return Local(W, {"words": words}), Message(sent, float(len(W)))
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """Flip bits of H; seed unused components."""
+        """Flip bits of H; let components begin anew: the unused ones, and where nothing was flipped the weak ones."""
         sums = {name: np.rint(a).astype(np.int64) for name, a in total(messages).arrays.items()}
-        H = choose_all(Changes(sums["cells"], sums["overlap"]), shared.factor)
-        H = reseed(H, np.diag(sums["overlap"]), sums["uncovered"])
-        return Shared(H, loss=0.5 * float(sums["error"]), drift=0.0)
+        found = Changes(sums["cells"], sums["overlap"])
+        H = choose_all(found, shared.factor)
+        unused = np.diag(found.overlap) == 0
+        price = worth(found, H) if np.array_equal(H, shared.factor) else np.full(self.rank, np.iinfo(np.int64).max)
+        H, fresh = reseed(H, np.where(unused, 0, price), sums["uncovered"])
+        return Shared(H, {"fresh": fresh}, loss=0.5 * float(sums["error"]), drift=0.0)
 
     def factor(self, shared: Shared) -> Array:
         """Return H: swept, or rounded if the run ended before (then the first of a shortlist)."""
