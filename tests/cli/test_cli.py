@@ -121,7 +121,8 @@ def test_rating_triples_become_a_matrix_of_users_by_items(tmp_path):
     saved = np.load(tmp_path / "run" / "factor.npz")
     assert saved["factor"].shape == (3 + 3, 8)
     assert list(saved["feature_names"]) == [f"i{i}" for i in range(8)]
-    assert sorted(p.name for p in (tmp_path / "run" / "clients").iterdir()) == sorted(f"u{u}" for u in range(12))
+    own = tmp_path / "run" / "clients" / "ratings"
+    assert (own / "rows.txt").read_text().split() == sorted(f"u{u}" for u in range(12))
     assert (tmp_path / "run" / "factor.tsv").read_text().splitlines()[0].endswith("component2\tone\titem_bias\tmean")
 
 

@@ -95,6 +95,15 @@ def test_one_file_for_several_processes_is_cut_by_rows(home: Path) -> None:
     np.testing.assert_array_equal(np.vstack([dense(part.data[0]) for _, part in parts]), np.load(home / "all.npy"))
 
 
+def test_one_file_of_ratings_for_several_processes_is_cut_by_users(home: Path) -> None:
+    config = Config([str(home / "stars.csv")], 2, ratings=True)
+    (whole,) = alone(config).data
+    parts = together(3, lambda engine: read(config, Place(engine))[1])
+    assert [part.names for part in parts] == [["client-0"], ["client-1"], ["client-2"]]
+    np.testing.assert_array_equal(np.vstack([dense(part.data[0]) for part in parts]), dense(whole))
+    assert [name for part in parts for name in part.rows[0]] == alone(config).rows[0]
+
+
 FILES = {
     "big.npy": np.save,
     "big.npz": lambda path, X: sparse.save_npz(path, sparse.csr_matrix(X)),
