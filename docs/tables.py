@@ -24,7 +24,8 @@ from cofactor.method import Method
 from cofactor.methods import catalog
 
 PAGE = Path(__file__).parent / "reference" / "methods.md"
-RANK, FEATURES = 3, 41
+RANK, FEATURES = 5, 41
+"""Small sizes at which k, 2k, k(k+1)/2, the width of a sketch and numbers of their own all differ."""
 EXAMPLE_RANK, EXAMPLE_FEATURES = 20, 2000
 ROUNDS = 12
 
@@ -66,15 +67,15 @@ def _unbroken(text: str) -> str:
 
 
 def word(size: int, rank: int, features: int) -> str:
-    """Return a size in words of the rank k and the number of features m; d is the width of a sketch.
+    """Return a size in words of the rank k and the number of features m; d is the width of a sketch, at least 4k.
 
-    >>> word(6, 3, 41), word(41, 3, 41), word(12, 3, 41)
-    ('k(k+1)/2', 'm', 'd')
+    >>> word(15, 5, 41), word(10, 5, 41), word(41, 5, 41), word(20, 5, 41), word(6, 5, 41)
+    ('k(k+1)/2', '2k', 'm', 'd', '6')
     """
     triangles = {n * (n + 1) // 2: w for n, w in ((rank, "k"), (features, "m"))}
-    words = {1: "1", rank: "k", features: "m"}
+    words = {rank: "k", 2 * rank: "2k", features: "m"}
     words |= {size: f"{n}({n}+1)/2" for size, n in triangles.items()}
-    return words.get(size, "d")
+    return words.get(size, "d" if size >= 4 * rank else str(size))
 
 
 def messages(
@@ -83,13 +84,13 @@ def messages(
     """Run a method over two small float32 clients; return the first client's message of every round."""
     if boolean:
         X = synthetic.tiles(
-            40, features, method.rank, width=(0.2, 0.4), noise=0.0
+            60, features, method.rank, width=(0.2, 0.4), noise=0.0
         ).X.astype(np.float32)
-        Xs = [X[:20], X[20:]]
+        Xs = [X[:30], X[30:]]
     else:
         Xs = [
             X.astype(np.float32)
-            for X in synthetic.blocks(2, 20, features=features, rank=method.rank).Xs
+            for X in synthetic.blocks(2, 30, features=features, rank=method.rank).Xs
         ]
     sent: list[Any] = []
     run(
@@ -146,14 +147,18 @@ def formula(arrays: Iterable[Array]) -> str:
 
     >>> formula([Array("factor", ("k", "m"), 4), Array("gram", ("k", "k"), 4), Array("loss", (), 8)])
     '4(km + k²) + 16'
+    >>> formula([Array("factor", ("2k", "m"), 4), Array("gram", ("2k", "2k"), 4), Array("errors", ("6",), 8)])
+    '4(2km + 4k²) + 56'
     """
     rest, terms = 8, Counter()
     for array in arrays:
-        shape = [size for size in array.shape if size != "1"]
+        shape = [size for size in array.shape if not size.isdigit()]
+        number = math.prod(int(size) for size in array.shape if size.isdigit())
         if shape:
-            terms[array.itemsize, "".join(shape).replace("kk", "k²")] += 1
+            term = "".join(shape).replace("2k2k", "4k²").replace("kk", "k²")
+            terms[array.itemsize, term] += number
         else:
-            rest += array.itemsize
+            rest += array.itemsize * number
     groups: dict[int, list[str]] = {}
     for (itemsize, term), count in terms.items():
         groups.setdefault(itemsize, []).append(

@@ -12,6 +12,7 @@ from cofactor import FederatedNMF, run
 from cofactor.data import synthetic
 from cofactor.methods import catalog
 from cofactor.plan import Stop
+from cofactor.select.matching import cosines
 from cofactor.types import ClientError, CofactorError, DataError
 
 
@@ -165,3 +166,13 @@ def test_separated_components_raise_no_alarm(clients):
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="components may come out otherwise")
             assert FederatedNMF(4, random_state=seed).fit(Xs).stability_.min() > 0.9
+
+
+def test_a_start_from_a_few_clients_raises_no_alarm_about_all():
+    """Two clients of two patterns each cannot tell six, and the rounds after them find all six."""
+    data = synthetic.blocks(20, 40, features=50, rank=6, patterns=2, seed=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="components may come out otherwise")
+        model = FederatedNMF(6, rounds=60, tol=0, participation=0.1, random_state=0).fit(data.Xs)
+    assert model.stability_ is None
+    assert cosines(model.components_, data.factor).min() > 0.99

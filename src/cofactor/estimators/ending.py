@@ -36,7 +36,7 @@ def name(outcome: Run, clients: Sequence[Any]) -> None:
         warnings.warn(f"clients that never answered, or were given up: {those}.", stacklevel=5)
     if 0 < len(outcome.empty) < len(outcome.factor):  # data without anything in them lack nothing
         those = ", ".join(map(str, outcome.empty))
-        text = f"nothing is made of components {those}: the data carry fewer than {len(outcome.factor)}."
+        text = f"nothing is made of components {those}: data or penalties leave fewer than {len(outcome.factor)}."
         warnings.warn(text, stacklevel=5)
 
 

@@ -22,11 +22,13 @@ class Staged:
     """``length`` rounds of ``first``, whose last factor is where ``then`` starts; clients join each of the two.
 
     The loss of the first stage does not compare with that of the second: ``traits.stages`` says where it begins.
+    ``kept`` names what the first stage tells of the components and the second does not know.
     """
 
     first: Any
     length: int
     then: Any
+    kept: tuple[str, ...] = KEPT
 
     def __post_init__(self) -> None:
         """Refuse a first stage without a round: nothing would be handed over."""
@@ -53,8 +55,8 @@ class Staged:
         return replace(b, kind=a.kind, own=a.own, streams=False, rowwise=rowwise, stages=begins, **both)
 
     def partial(self) -> Self:
-        """Both in their forms for absent clients."""
-        return replace(self, first=self.first.partial(), then=self.then.partial())
+        """Both in their forms for absent clients; what the first knew of a few clients' components is not kept."""
+        return replace(self, first=self.first.partial(), then=self.then.partial(), kept=())
 
     def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
         """Refuse: the first stage releases what it saw without noise."""
@@ -90,7 +92,7 @@ class Staged:
         if t + 1 == self.length:
             opened = self.then.start(new.factor.shape[1], np.random.default_rng(t), new.factor)
             shared, new = new, opened._replace(loss=new.loss, drift=new.drift)
-        told = {name: shared.memory[name] for name in KEPT if name in shared.memory}
+        told = {name: shared.memory[name] for name in self.kept if name in shared.memory}
         return new._replace(memory={**told, **new.memory}) if told else new
 
     def factor(self, shared: Shared) -> Array:
