@@ -24,7 +24,7 @@ SPLIT: dict[str, Any] = {"split": 4, "by": "dirichlet", "label": "kind", "alpha"
 PLAN: dict[str, Any] = {"rounds": 7, "tol": 0.5, "seed": 3, "participation": 0.5}
 PRIVACY: dict[str, Any] = {
     "epsilon": 2.0, "delta": 1e-5, "unit": "client", "clip": 0.5, "rows": 100, "insecure_noise_seed": 4, "secure": True,
-    "curious": 0, "keys": "/keys",
+    "curious": 0, "keys": "/keys", "ledger": "/ledger",
 }  # fmt: skip
 RATINGS: dict[str, Any] = {"ratings": True, "holdout": "random", "holdout_share": 0.5, "duplicates": "mean"}
 RATINGS |= {"users_as_clients": True, "rated_only": True, "titles": "/data/titles.csv"}

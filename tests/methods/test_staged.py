@@ -246,7 +246,7 @@ def test_clients_join_each_stage_once_whether_they_were_there_or_not(clients):
 def test_absent_clients_have_both_methods_in_their_form_for_that(clients):
     method = Staged(FIRST["fedavg"], LENGTH, Summed(RANK))
     then = Summed(RANK, changes=True, momentum=0.0)
-    assert method.partial() == Staged(FIRST["fedavg"], LENGTH, then, kept=())
+    assert method.partial() == Staged(FIRST["fedavg"].partial(), LENGTH, then, kept=())
     half = run(method, clients, rounds=60, participation=0.6)
     full = run(method, clients, rounds=60)
     assert half.history[-1].loss <= 1.05 * full.history[-1].loss
