@@ -112,7 +112,7 @@ def test_a_missing_optional_file_is_named_in_one_line(folder: Path, name: str, w
     (folder / name).unlink(missing_ok=True)
     made = page(folder)
     assert words in re.sub(r"\s+", " ", made.text.replace(" .", "."))
-    assert len(made.ids("section")) == len(html.SECTIONS) - 2
+    assert len(made.ids("section")) == len(html.SECTIONS) - 3
 
 
 def test_missing_comparisons_are_named(folder: Path, edit: Edit) -> None:
