@@ -206,7 +206,11 @@ def read(results: Path) -> list[dict[str, Any]]:
 def page(results: Path) -> str:
     """Return the page: a summary of every method, then a table for every kind."""
     lines = read(results)
-    parts = [HEAD.format(clients=CLIENTS, rank=RANK, rows=ROWS, features=FEATURES, cells=len(lines))]
+    parts = [
+        HEAD.format(
+            clients=CLIENTS, rank=RANK, rows=ROWS, features=FEATURES, cells=f"{len(lines)} of {len(list(cells()))}"
+        )
+    ]
     for kind, title in TITLES.items():
         own = [line for line in lines if line["kind"] == kind]
         if own:
@@ -222,7 +226,7 @@ small data), at most {rows} rows and {features} features, one seed: error of all
 best pooled run. *iid*: rows dealt at random. *sorted*: by label, or by the direction in which rows differ most. A ratio
 below 1 is a better local optimum than the best of the pooled runs. Private methods: epsilon 1, delta 1e-6, unit record.
 
-This page is made of {cells} measured cells by `python benchmarks/defaults.py page`; `run` measures what is missing.
+This page is made by `python benchmarks/defaults.py page` of {cells} cells; `run` measures what is missing.
 """
 
 
@@ -261,7 +265,8 @@ def _summary(lines: list[dict[str, Any]]) -> str:
 
 def _table(lines: list[dict[str, Any]]) -> str:
     """Ratios by data set."""
-    held = list(dict.fromkeys((line["data"], line["spread"]) for line in lines))
+    there = {(line["kind"], line["data"], line["spread"]) for line in lines}
+    held = list(dict.fromkeys(cell[1:3] for cell in cells() if cell[:3] in there))
     found = {(line["method"], line["data"], line["spread"]): line.get("ratio") for line in lines}
     rows = [
         f"| data | spread | {' | '.join(f'`{m}`' for m in _methods(lines))} |",
