@@ -224,7 +224,8 @@ HEAD = """# Defaults on real data
 Every method of the catalog with its default settings on every stored data set, {clients} clients, rank {rank} (less for
 small data), at most {rows} rows and {features} features, one seed: error of all rows (codes refitted) over that of the
 best pooled run. *iid*: rows dealt at random. *sorted*: by label, or by the direction in which rows differ most. A ratio
-below 1 is a better local optimum than the best of the pooled runs. Private methods: epsilon 1, delta 1e-6, unit record.
+below 1 is a better local optimum than the best of the pooled runs or, of `shared-own` and `simplex`, a richer model.
+`exact-beta` minimizes another loss. Private methods: epsilon 1, delta 1e-6, unit record.
 
 This page is made by `python benchmarks/defaults.py page` of {cells} cells; `run` measures what is missing.
 """
@@ -269,7 +270,7 @@ def _table(lines: list[dict[str, Any]]) -> str:
     held = list(dict.fromkeys(cell[1:3] for cell in cells() if cell[:3] in there))
     found = {(line["method"], line["data"], line["spread"]): line.get("ratio") for line in lines}
     rows = [
-        f"| data | spread | {' | '.join(f'`{m}`' for m in _methods(lines))} |",
+        f"| data | spread | {' | '.join(m.replace('-', '&#8209;') for m in _methods(lines))} |",
         "|---" * (2 + len(_methods(lines))) + "|",
     ]
     for data, spread in held:
