@@ -6,8 +6,9 @@ projects the mean of the copies.
 
 Two things are ours. The paper's mean counts rows; but clients take steps of their own lengths ``1 / L_j``, so that the
 mean of one step each is no step on the sum of their objectives. Counted by ``L_j`` it is one, and what the method
-settles at is what a pooled run would: sorted genes end at 1.000 instead of 1.09 times the pooled error. And clients go
-on in the direction of the last round (``momentum``), since single steps at the end are slow.
+settles at is what a pooled run would. And clients go on in the direction of the last round (``momentum``), since single
+steps at the end are slow. Faces / digits / genes sorted over 8 clients end after 50 rounds at 1.044 / 1.010 / 1.025
+times the pooled error instead of 1.099 / 1.040 / 1.090 (medians of 3 seeds).
 """
 
 from __future__ import annotations
