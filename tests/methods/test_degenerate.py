@@ -69,16 +69,17 @@ def test_one_zero_client_does_not_spoil_the_others(name, clients):
     assert errors[0] <= 1.1 * errors[1] + 0.02
 
 
-@pytest.mark.parametrize("name", [n for n in catalog.names() if n not in ("oneshot",)])
+@pytest.mark.parametrize("name", [n for n in catalog.names() if n not in ("oneshot", "consensus")])
 def test_federation_of_zeros_is_answered_with_zero_codes(name):
     result = run(catalog.make(name, 2), [np.zeros((4, 5)), np.zeros((3, 5))], rounds=3)
     assert np.isfinite(result.factor).all()
     assert not any(W.any() for W in result.codes)
 
 
-def test_oneshot_on_zeros_says_that_there_is_nothing_to_summarize():
+@pytest.mark.parametrize("name", ["oneshot", "consensus"])
+def test_summaries_of_zeros_say_that_there_is_nothing_to_summarize(name):
     with pytest.raises(CofactorError, match="found only empty ones"):
-        run(catalog.make("oneshot", 2), [np.zeros((4, 5)), np.zeros((3, 5))])
+        run(catalog.make(name, 2), [np.zeros((4, 5)), np.zeros((3, 5))])
 
 
 @STARTS

@@ -197,10 +197,12 @@ def solve_codes(
 ) -> Array:
     """Return codes for a final factor: extrapolated steps from flat codes until none moves by ``tol`` of the top."""
     W = before = flat_codes(X, H)
+    moving = np.ones(len(W), bool)  # each row stops by itself, so that its codes do not depend on others
     for t in range(sweeps):
         new = move_codes(X, ahead(W, before, beta, t), H, beta, penalty, gaps=gaps)
-        W, before = new, W
-        if np.abs(W - before).max(initial=0) <= tol * W.max(initial=0):
+        W, before = np.where(moving[:, None], new, W), W
+        moving &= np.abs(W - before).max(axis=1, initial=0) > tol * W.max(axis=1, initial=0)
+        if not moving.any():
             break
     return W
 

@@ -13,10 +13,9 @@ import hashlib
 import math
 import struct
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import hypergeom
 
 from cofactor.privacy.errors import ParameterError
 
@@ -28,6 +27,13 @@ COLLUDERS = 5
 HIDDEN, DONE = 2.0**-40, 2.0**-20
 """The chance, in a round, that so many colluders see more than the sum; that with as many absent clients as the
 threshold allows the sum cannot be unmasked."""
+
+
+def _hypergeom() -> Any:
+    """Return scipy's distribution; its module is a third of a second that small runs need not wait for."""
+    from scipy.stats import hypergeom
+
+    return hypergeom
 
 
 def check_enough(clients: int) -> None:
@@ -73,7 +79,7 @@ def exposed(clients: int, neighbours: int, shares: int, *, colluders: int, absen
     fall apart into groups without a mask between them: ``c P[X >= t] + P[two gaps]`` with X hypergeometric, and a gap
     ``k/2`` colluders or absent clients in a row.
     """
-    taken = clients * float(hypergeom.sf(shares - 1, clients - 1, colluders, neighbours))
+    taken = clients * float(_hypergeom().sf(shares - 1, clients - 1, colluders, neighbours))
     return min(1.0, taken + _apart(clients, neighbours, colluders + absent))
 
 
@@ -87,7 +93,7 @@ def _apart(clients: int, neighbours: int, missing: int) -> float:
 
 def unfinished(clients: int, neighbours: int, shares: int, *, absent: int) -> float:
     """Bound the chance that of the neighbours of some client fewer than ``shares`` stay: ``c P[Y < t]``."""
-    return min(1.0, clients * float(hypergeom.cdf(shares - 1, clients - 1, clients - absent - 1, neighbours)))
+    return min(1.0, clients * float(_hypergeom().cdf(shares - 1, clients - 1, clients - absent - 1, neighbours)))
 
 
 @cache
@@ -111,7 +117,7 @@ def bound(clients: int) -> Bound:
 
 def fewest_shares(clients: int, neighbours: int, *, colluders: int, absent: int) -> int | None:
     """Return the smallest t with both chances small enough; None if there is none for so few neighbours."""
-    tails = hypergeom.sf(np.arange(neighbours + 1), clients - 1, colluders, neighbours)  # P[X > t - 1]
+    tails = _hypergeom().sf(np.arange(neighbours + 1), clients - 1, colluders, neighbours)  # P[X > t - 1]
     least = int(np.argmax(clients * tails <= HIDDEN / 2)) + 1
     risky = exposed(clients, neighbours, least, colluders=colluders, absent=absent) > HIDDEN
     return None if risky or unfinished(clients, neighbours, least, absent=absent) > DONE else least
