@@ -82,7 +82,7 @@ def test_noise_ends_a_run_that_is_judged_by_its_factor():
     [
         ("loss", "exact", {"rounds": 300, "stop": 1e-4}),
         ("factor", "fedavg", {"rounds": 60, "stop": 1e-2}),
-        ("noise", "syn-ssd-v", {"rounds": 300, "stop": 1e-9}),
+        ("noise", "fedmavg", {"rounds": 300, "stop": 1e-9, "participation": 0.5}),
         ("plan", "oneshot", {"rounds": 50}),
         ("asked", "exact", {"rounds": 5}),
         ("rounds", "exact", {"rounds": 8, "stop": 1e-12}),
@@ -136,7 +136,7 @@ def test_rounds_too_few_to_judge_are_said_to_be(clients):
 
 def test_an_interrupted_run_ends_where_the_whole_one_does(tmp_path, clients):
     """The way of the factor is kept too, and a run that had used up its rounds may go on."""
-    method, how = catalog.make("syn-ssd-v", 3), {"stop": 1e-9, "seed": 3}
+    method, how = catalog.make("fedmavg", 3), {"stop": 1e-9, "participation": 0.5, "seed": 3}
     whole = run(method, clients, rounds=200, **how)
     assert whole.ended == "noise"
     checkpoint = Checkpoint(tmp_path / "state.npz")
