@@ -1,6 +1,8 @@
 """Comma- and tab-separated files as people write them."""
 
 import gzip
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -180,3 +182,25 @@ def test_ratings_in_another_format(tmp_path, write):
         load.read_ratings(tmp_path / "x.npy")
     with pytest.raises(CofactorError, match=r"duplicates must be 'error' or 'mean'. Found 'last'"):
         load.read_ratings(write("a,b,3\n"), duplicates="last")
+
+
+def test_where_semicolons_separate_commas_are_decimal_ones(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name;x;y\np1;1,5;-2\np2;,25;3,0e1\n")
+    table = load.read(tmp_path / "a.csv")
+    np.testing.assert_array_equal(table.X, [[1.5, -2], [0.25, 30]])
+    assert table.feature_names == ["x", "y"]
+
+
+def test_between_tabs_a_comma_may_be_a_thousand_and_is_not_guessed_at(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("y\tx\n2\t1,234\n3\t5,678\n")
+    with pytest.warns(UserWarning, match=r"no features: 'x'"):
+        assert load.read(tmp_path / "a.tsv").feature_names == ["y"]
+
+
+def test_columns_of_text_are_named_unless_they_name_rows_or_were_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,sex,x\np1,m,1\np2,f,2\np3,f,2\n")
+    with pytest.warns(UserWarning, match=r"a.csv: columns of text, which are no features: 'sex'\."):
+        load.read(tmp_path / "a.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load.read(tmp_path / "a.csv", obs=["sex"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 CLI_PACKAGES = {"typer", "rich", "matplotlib", "jinja2"}
 
@@ -18,7 +19,10 @@ def main() -> None:
     from cofactor.types import CofactorError
 
     try:
-        app()
+        with warnings.catch_warnings():
+            if "--debug" not in sys.argv:
+                warnings.showwarning = _note
+            app()
     except (CofactorError, OSError) as error:
         if "--debug" in sys.argv:
             raise
@@ -27,6 +31,12 @@ def main() -> None:
     except KeyboardInterrupt:
         _say("cofactor: interrupted; `cofactor resume` continues after the last round.")
         sys.exit(130)
+
+
+def _note(message: Warning | str, *_: object, **__: object) -> None:
+    """Say what a warning says, without the line of code that it came from."""
+    if {"-q", "--quiet"}.isdisjoint(sys.argv):
+        _say(f"cofactor: note: {message}")
 
 
 def _say(text: str) -> None:

@@ -28,6 +28,7 @@ class Progress:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.rounds: int | None = None
+        self.stages = 1
         self.quiet = quiet
         self.columns: tuple[str, ...] = COLUMNS
         self.lines: deque[tuple[str, ...]] = deque(maxlen=SHOWN)
@@ -48,18 +49,19 @@ class Progress:
         if self.live:
             self.live.stop()
 
-    def begin(self, rounds: int | None, text: str = "") -> None:
-        """Learn how many rounds there will be at most, and say what there is to say before them."""
-        self.rounds = rounds
+    def begin(self, rounds: int | None, text: str = "", stages: int = 1) -> None:
+        """Learn how many rounds there will be at most, in how many stages, and say what is to be said before them."""
+        self.rounds, self.stages = rounds, stages
         if text and not self.quiet:
             self.console.print(text, soft_wrap=True, markup=False)
 
     def __call__(self, line: Round, shared: Shared) -> None:
         """Show one round."""
-        self.seconds.append(line.seconds)
+        if line.stage == self.stages - 1:  # a start takes other times
+            self.seconds.append(line.seconds)
         cells: tuple[str, ...] = (
             f"{line.round + 1}/{self.rounds}" if self.rounds else str(line.round + 1),
-            "-" if line.loss != line.loss else f"{line.loss:.6g}",
+            self._loss(line),
             "-" if line.drift != line.drift else f"{line.drift:.3g}",
             _bytes(line.bytes_up + line.bytes_down),
             f"{line.seconds:.2f}",
@@ -75,8 +77,14 @@ class Progress:
             text = "  ".join(f"{name} {cell}" for name, cell in zip(self.columns, cells, strict=True))
             print(text, file=sys.stderr, flush=True)
 
+    def _loss(self, line: Round) -> str:
+        """Return a loss that compares with the last one: that of an earlier stage is of something else."""
+        if line.stage < self.stages - 1:
+            return "start"
+        return "-" if line.loss != line.loss else f"{line.loss:.6g}"
+
     def _left(self, line: Round) -> str:
-        if self.rounds is None:
+        if self.rounds is None or not self.seconds:
             return "-"
         return f"{sorted(self.seconds)[len(self.seconds) // 2] * (self.rounds - line.round - 1):.0f} s"
 

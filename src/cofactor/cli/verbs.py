@@ -70,7 +70,7 @@ def _announcer(progress: Progress) -> Any:
     def announce(job: Job) -> None:
         why, hint = job.config.why, job.prepared.hint
         said = [f"Method {why}"] * bool(why) + [f"Hint: {hint.replace('prepare=', '--prepare ')}"] * bool(hint)
-        progress.begin(job.rounds, "\n".join(said))
+        progress.begin(job.rounds, "\n".join(said), len(job.method.traits.stages))
 
     return announce
 

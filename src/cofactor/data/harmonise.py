@@ -167,6 +167,10 @@ def _places(table: Table) -> dict[str, int]:
     return places
 
 
+OTHERWISE = "Match them by intersection (those that all have) or union (those that any has): features, --features."
+"""What to do where clients do not have the same features."""
+
+
 def _check_same(tables: Sequence[Table], places: list[dict[str, int]]) -> None:
     for table, place in zip(tables, places):
         missing = [name for name in places[0] if name not in place]
@@ -176,7 +180,7 @@ def _check_same(tables: Sequence[Table], places: list[dict[str, int]]) -> None:
             found += [f"additional {_some(extra)}"] if extra else []
             raise DataError(
                 f"{table.source}: expected the features of {tables[0].source}, found {' and '.join(found)}. "
-                f"{_near([places[0], place]) or 'Match by intersection or union instead.'}"
+                f"{_near([places[0], place]) or OTHERWISE}"
             )
 
 

@@ -57,6 +57,11 @@ def resume(out: Path, tell: Tell) -> RunFolder:
     return Driver(Federation.read(Path(note["home"])), terms, out, tell).run()
 
 
+def _lines(file: Path) -> list[str]:
+    """Return the lines of a file, none of one that is not there."""
+    return file.read_text().splitlines() if file.exists() else []
+
+
 class Driver:
     """One run, over as many jobs as it takes."""
 
@@ -149,13 +154,14 @@ class Driver:
         return any(found.get(name, 0) > since + RETURN for name, since in self.lost.items())
 
     def _fetch(self, job: str, status: str) -> dict[str, Any]:
-        """Bring the run folder back; without one, the job died in mid-run and is submitted again."""
+        """Bring the run folder back, and show what came after the last look; without one, the job died in mid-run."""
         with tempfile.TemporaryDirectory() as folder:
             where = Path(self._surely(lambda: self.session.download_job_result(job, folder)))
             found = next(iter(where.rglob("run/outcome.json")), None)
             if found is None:
                 return {"state": "short", "text": f"it was {status.removeprefix('FINISHED:').lower()}."}
             outcome = json.loads(found.read_text())
+            self._progress({name: _lines(found.parent / name)[count:] for name, count in self.seen.items()})
             for file in found.parent.iterdir():
                 if file.name != found.name:
                     shutil.copy(file, self.out / file.name)
@@ -165,7 +171,7 @@ class Driver:
     def _merge(self) -> None:
         """Put what happened to the job among what happened in it, by time."""
         file = self.out / EVENTS
-        lines = dict.fromkeys([*self.own, *(file.read_text().splitlines() if file.exists() else [])])
+        lines = dict.fromkeys([*self.own, *_lines(file)])
         file.write_text("".join(f"{line}\n" for line in sorted(lines, key=lambda line: str(json.loads(line)["time"]))))
 
     def _submit(self) -> str:

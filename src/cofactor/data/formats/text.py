@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -22,6 +24,7 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
 Row = tuple[int, list[str]]
 """Line number in the file (from 1) and its cells."""
 
+_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")  # 12,5 where semicolons separate
 _SAMPLE = 64  # rows that decide what is a header, a number or text
 _CELLS = 1 << 18  # cells that are converted at once
 
@@ -51,7 +54,9 @@ def read_text(path: Path, options: Options) -> Table:
         width = len(head[0][1] if names is None else names)
         layout = _layout(path, names, body, options.obs)
         checked = same_width(chain(body, lines), width, path, first=head[0][0])
-        return _table(checked, layout, path, blocks=bool(options.blocks))
+        table = _table(checked, layout, path, blocks=bool(options.blocks))
+    _name_text(path, table, options.obs)
+    return table
 
 
 def open_text(path: Path) -> IO[str]:
@@ -62,14 +67,23 @@ def open_text(path: Path) -> IO[str]:
 
 
 def rows(file: IO[str], path: Path) -> Iterator[Row]:
-    """Yield the lines that are not blank; tabs separate in ``.tsv``, else the most frequent of ``, ; tab``."""
+    """Yield the lines that are not blank; tabs separate in ``.tsv``, else the most frequent of ``, ; tab``.
+
+    Where semicolons separate, commas are decimal ones, as spreadsheets write them in much of Europe. Between tabs
+    nobody could tell them from thousands.
+    """
     first = file.readline()
     tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
     delimiter = "\t" if tabs else max(",;\t", key=first.count)
     reader = csv.reader(chain([first], file), delimiter=delimiter, skipinitialspace=True)
     for cells in reader:
         if len(cells) > 1 or (cells and cells[0].strip()):
-            yield reader.line_num, cells
+            yield reader.line_num, [_pointed(cell) for cell in cells] if delimiter == ";" else cells
+
+
+def _pointed(cell: str) -> str:
+    """Return a number with a decimal comma as one with a point; all else as it is."""
+    return cell.replace(",", ".") if "," in cell and _COMMA.fullmatch(cell) else cell
 
 
 def same_width(lines: Iterable[Row], width: int, path: Path, *, first: int) -> Iterator[Row]:
@@ -142,6 +156,15 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], obs: tuple[str
     if not features:
         raise DataError(f"{path}: expected at least one column of numbers, found {len(columns)} column(s) of text.")
     return _Layout(names, features, sorted(others), 0 if 0 in text else None)
+
+
+def _name_text(path: Path, table: Table, obs: tuple[str, ...]) -> None:
+    """Say which columns of text are no features, unless the caller set them aside: one may be there by mistake."""
+    beside = [name for name, column in table.obs.items() if name not in obs and list(column) != table.row_names]
+    if beside:
+        more = f" and {len(beside) - 5} more" if len(beside) > 5 else ""
+        said = f"{path}: columns of text, which are no features: {', '.join(map(repr, beside[:5]))}{more}."
+        warnings.warn(said, UserWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
