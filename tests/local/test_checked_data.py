@@ -173,3 +173,16 @@ def test_tiny_and_huge_values_of_float32_give_the_errors_of_the_same_data_at_ano
     assert plain.components_.dtype == np.float32
     assert arrays.check((X * scale).astype(np.float32)).dtype == np.float64
     assert arrays.check(np.zeros((2, 3), np.float32)).dtype == np.float32
+
+
+def test_what_lies_under_a_mask_is_no_data() -> None:
+    X = np.ma.masked_array(np.ones((8, 4)), mask=np.eye(8, 4, dtype=bool))
+    with pytest.raises(DataError, match="client 0: expected all values, found masked ones"):
+        run(catalog.make("exact", rank=2), [X])
+    with pytest.raises(ValueError, match="NaN"):
+        FederatedNMF(2).fit([X])
+    seen = FederatedNMF(2, method="exact-gaps", random_state=0).fit([X, np.ones((4, 4))])
+    filled = FederatedNMF(2, method="exact-gaps", random_state=0).fit([X.filled(np.nan), np.ones((4, 4))])
+    np.testing.assert_array_equal(seen.components_, filled.components_)
+    whole = np.ma.masked_array(np.ones((8, 4)), mask=False)
+    assert FederatedNMF(1).fit([whole]).reconstruction_err_ < 1e-6

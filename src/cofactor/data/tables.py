@@ -36,6 +36,8 @@ def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
         return replace(_annotated(X, source, layer), source=source)
     if layer is not None:
         raise CofactorError(f"{source}: layer {layer!r} is for AnnData, found {type(X).__name__}.")
+    if isinstance(X, np.ma.MaskedArray):  # others would take what lies under the mask for data
+        X = np.ma.filled(X.astype(np.result_type(X.dtype, np.float32)), np.nan)
     if not is_frame(X):
         return Table(X, source=source)
     columns = list(X.columns)

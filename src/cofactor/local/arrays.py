@@ -37,6 +37,8 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     if is_held(X):
         return X.check(client=client, signed=signed)
     where = f"client {client}"
+    if np.ma.is_masked(X):
+        raise DataError(f"{where}: expected all values, found masked ones; .filled(np.nan) marks them as not observed.")
     if sparse.issparse(X):
         X = X if X.format in ("csr", "csc") else X.tocsr()
         if not X.has_canonical_format:
