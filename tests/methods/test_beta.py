@@ -8,6 +8,7 @@ from tests.helpers.methods import play
 
 from cofactor.engines.loop import run
 from cofactor.local import divergence
+from cofactor.local.penalties import Penalty
 from cofactor.method import SERVER, rng
 from cofactor.methods import beta as module
 from cofactor.methods import catalog
@@ -28,7 +29,7 @@ def test_it_is_scikit_learn_on_the_pooled_rows(clients, beta, penalty, monkeypat
     monkeypatch.setattr(module, "FIRST_STEPS", 0)
     Xs = [X + 0.1 for X in clients] if beta < 1 else clients
     X, alpha, ratio = np.vstack(Xs), penalty, 0.5
-    held = divergence.Penalty(alpha * ratio, alpha * (1 - ratio))
+    held = Penalty(alpha * ratio, alpha * (1 - ratio))
     method = Divergence(4, beta, False, held, held)
     rounds = list(play(method, Xs, 50))
     shared = method.start(20, rng(0, SERVER, -1))

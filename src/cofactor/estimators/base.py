@@ -25,6 +25,7 @@ from cofactor.estimators import clients
 from cofactor.estimators.containers import Containers
 from cofactor.estimators.ending import doubt
 from cofactor.estimators.ending import name as name_ending
+from cofactor.estimators.given import NOTHING, Given
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
 from cofactor.local import arrays
@@ -95,13 +96,17 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         """Return the options of the named method."""
         return dict(self.options or {})
 
-    def _asked(self, start: Array | None) -> tuple[str | Method, dict[str, Any]]:
-        """Return the method that is asked for, and its options; ``start`` is a factor to begin at."""
+    def _asked(self, given: Given) -> tuple[str | Method, dict[str, Any]]:
+        """Return the method that is asked for, and its options; it may begin at something given."""
         return self.method, self._options()
 
     def _codes(self, X: Data) -> Array:
         """Return the codes of checked rows."""
         return self._made.refit(X, self.components_)
+
+    def _watchers(self) -> list[Any]:
+        """Return what is called after every round."""
+        return list(self.callbacks)
 
     def _conclude(self, score: Score, outcome: Run) -> None:
         """Set what only this estimator knows, and warn."""
@@ -116,9 +121,13 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         self._fit(X, groups)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> Array | list[Array]:
+    def _given(self) -> Given:
+        """Return what a fit is given besides data."""
+        return NOTHING
+
+    def fit_transform(self, X: Any, y: Any = None, groups: Any = None, **given: Any) -> Array | list[Array]:
         """Fit and return the codes: a list for a list of clients, otherwise one matrix in the order of the rows."""
-        held = self._fit(X, groups)
+        held = self._fit(X, groups, self._given(**given))
         many = clients.is_many(X)
         return self._contained(self.codes_ if many else clients.in_order(self.codes_, held.rows), X)
 
@@ -133,8 +142,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             secure=self.secure,
         )
 
-    def _fit(self, X: Any, groups: Any, start: Array | None = None) -> clients.Clients:
-        plan, (chosen, options) = self._plan(), self._asked(start)
+    def _fit(self, X: Any, groups: Any, given: Given = NOTHING) -> clients.Clients:
+        plan, (chosen, options) = self._plan(), self._asked(given)
         name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in TAKES)  # of a subclass too
         check_takes(refuse(chosen, plan, options, TAKES[name]), chosen, name)
         engine = None if self.engine is None else carrier(self.engine, plan)  # a text is refused before data are read
@@ -143,7 +152,9 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             preparation.check_private()
             refuse_shown(self.features, groups=groups)
         held = self._held(X, groups)
-        preparation, data = self._prepared(preparation, held, plan, engine)
+        preparation, whole = self._prepared(preparation, held, plan, engine)
+        start = given.start(held, whole)
+        data = given.weigh(held, whole)
         facts = clients.facts(data, plan)
         rank = self._rank(facts, data)
         if chosen == AUTO:
@@ -153,9 +164,11 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         formed = clients.in_form(data, method)
         kind = kinds.KINDS[method.traits.kind]
         work = [Measure(kind, method)] * len(formed)
-        outcome = run(method, formed, plan, engine=engine, callbacks=self.callbacks, start=start, work=work)
+        outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
         self._made, self._preparation = method, preparation
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
+        if given.weight is not None:  # codes of the rows themselves
+            self.codes_ = [self._codes(X) for X in whole]
         self.history_: list[Round] = outcome.history
         self.n_rounds_ = self.n_iter_ = len(outcome.history)
         self.n_components_ = len(self.components_)

@@ -15,6 +15,7 @@ from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
 from cofactor.estimators.base import Federated
+from cofactor.estimators.given import NOTHING, Given
 from cofactor.estimators.to_bits import to_bits
 from cofactor.kinds.kind import Score
 from cofactor.kinds.zero_one import ZERO_ONE
@@ -106,10 +107,10 @@ class FederatedBMF(Federated):
     def _convert(self, X: Any, client: Any) -> Data:
         return to_bits(X, client=client, threshold=self.threshold)
 
-    def _fit(self, X: Any, groups: Any, start: Array | None = None) -> clients.Clients:
+    def _fit(self, X: Any, groups: Any, given: Given = NOTHING) -> clients.Clients:
         if self.threshold is not None and clients.is_elsewhere(X):
             raise CofactorError("threshold: expected None for data on workers. Make zeros and ones there: X >= 0.5.")
-        return super()._fit(X, groups, start)
+        return super()._fit(X, groups, given)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the named method: those that were set here, and ``options``."""

@@ -14,6 +14,7 @@ from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
 from cofactor.estimators.base import Federated
+from cofactor.estimators.given import NOTHING, Given
 from cofactor.kinds.kind import Score
 from cofactor.kinds.numbers import CLUSTERED
 from cofactor.method import Method
@@ -103,8 +104,8 @@ class FederatedKMeans(ClusterMixin, Federated):
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.inertia_ = float(np.sum(outcome.findings, axis=0)[0])
 
-    def _fit(self, X: Any, groups: Any, start: Array | None = None) -> clients.Clients:
-        held = super()._fit(X, groups, start)
+    def _fit(self, X: Any, groups: Any, given: Given = NOTHING) -> clients.Clients:
+        held = super()._fit(X, groups, given)
         found = labels(self.codes_)
         listed = clients.is_many(X) or not found  # there are no codes of clients on other machines
         self.labels_: Array | list[Array] = found if listed else clients.in_order(found, held.rows)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from cofactor.engines.history import Round
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE, unsure
-from cofactor.types import Array
+from cofactor.types import Array, Shared
 
 ADVICE = {
     "rounds": "{rounds} rounds were not enough to reach tol={tol}; raise `rounds` or `tol`.",
@@ -27,6 +28,12 @@ def warn(outcome: Run, tol: float, category: type[Warning]) -> None:
         eps = 2.0 ** -(23 if H.dtype.itemsize == 4 else 52)
         told = {"rounds": len(outcome.history), "tol": tol, "dtype": H.dtype, "eps": eps}
         warnings.warn(ADVICE[outcome.ended].format(**told), category, stacklevel=5)
+
+
+def tell(line: Round, shared: Shared) -> None:
+    """Print a line for a round."""
+    loss = "" if np.isnan(line.loss) else f", loss {line.loss:.6g}"
+    print(f"round {line.round + 1}{loss}", flush=True)
 
 
 def name(outcome: Run, clients: Sequence[Any]) -> None:

@@ -3,50 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from cofactor.data.harmonise import How
-from cofactor.data.tables import is_annotated
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
-from cofactor.engines.totals import totals
-from cofactor.estimators import clients, losses, saved
-from cofactor.estimators.annotate import annotate
-from cofactor.estimators.base import Federated, seed_of
-from cofactor.estimators.ending import warn
+from cofactor.estimators import losses
+from cofactor.estimators.base import seed_of
+from cofactor.estimators.ending import tell, warn
+from cofactor.estimators.factored import Factored
+from cofactor.estimators.given import INITS, Given
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.numbers import GAPPED, NON_NEGATIVE
-from cofactor.local.apart import own_part
-from cofactor.local.refit import refit
 from cofactor.method import Method
-from cofactor.methods.build import Facts, build, kind_of
-from cofactor.plan import Plan
+from cofactor.methods.build import Facts, kind_of
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
-from cofactor.select.markers import Marker, Regressed, table
 from cofactor.select.rank import select_rank
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import CofactorError, Data
 
 STARTED = ("exact", "shared-own")
 """Methods that begin with a start of their own, which would replace a given factor."""
 
 
-def _factor(H: Any) -> Array:
-    """Return a given factor, checked."""
-    found = np.asarray(H)
-    if found.ndim != 2 or found.dtype.kind not in "fiub" or not np.isfinite(found).all() or found.min(initial=0) < 0:
-        raise CofactorError("H: expected a factor (k x m) of finite numbers >= 0, found something else.")
-    return found.astype(np.result_type(found.dtype, np.float32), copy=False)
-
-
-class FederatedNMF(Federated):
+class FederatedNMF(Factored):
     """One factor H >= 0 shared by all clients, private codes W_j >= 0, ``X_j ~ W_j H``.
 
     Parameters
@@ -59,6 +43,9 @@ class FederatedNMF(Federated):
         of a beta-divergence, as in scikit-learn.
     alpha_W, alpha_H, l1_ratio : penalties of codes and factor, as in scikit-learn; they leave the scale of
         ``components_`` as it is.
+    orthogonality : a penalty of components that are used in the same rows for the same features,
+        ``orthogonality / 2 sum_{p != l} <W_p, W_l> <H_p, H_l>``: 1 makes them nearly disjoint.
+    init : None is the method's own start; "random"; or "custom", to begin at what ``fit`` is given.
     rounds : the most rounds to run; the iterations of methods on one matrix. None leaves it to the method, or is 50.
     tol : stop when the loss falls by less than this share in three rounds, or, where methods average, when the factor
         stands still to this share or against its own noise; 0 runs all rounds.
@@ -75,6 +62,7 @@ class FederatedNMF(Federated):
         ``transform``: objects of :mod:`cofactor.data.steps`, or their text, as ``"library,log1p,hvg=2000"``.
     options : options of the named method, such as ``{"start": "moments"}``.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
+    verbose : whether to print a line for every round.
 
     Attributes
     ----------
@@ -116,6 +104,8 @@ class FederatedNMF(Federated):
         alpha_W: float = 0.0,
         alpha_H: float | str = "same",
         l1_ratio: float = 0.0,
+        orthogonality: float = 0.0,
+        init: str | None = None,
         rounds: int | None = None,
         tol: float = 1e-4,
         participation: float = 1.0,
@@ -128,6 +118,7 @@ class FederatedNMF(Federated):
         prepare: Any = None,
         options: dict[str, Any] | None = None,
         callbacks: Sequence[Callback] = (),
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.method = method
@@ -135,6 +126,8 @@ class FederatedNMF(Federated):
         self.alpha_W = alpha_W
         self.alpha_H = alpha_H
         self.l1_ratio = l1_ratio
+        self.orthogonality = orthogonality
+        self.init = init
         self.rounds = rounds
         self.tol = tol
         self.participation = participation
@@ -147,6 +140,7 @@ class FederatedNMF(Federated):
         self.prepare = prepare
         self.options = options
         self.callbacks = callbacks
+        self.verbose = verbose
 
     _dtype = (np.float64, np.float32)
 
@@ -158,23 +152,48 @@ class FederatedNMF(Federated):
         self.reconstruction_err_ = score.error
         warn(outcome, self.tol, ConvergenceWarning)
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None, *, H: Any = None) -> Self:
-        """Fit to clients, as :meth:`Federated.fit` says; ``H`` (k x m) is a public factor to begin at."""
-        self._fit(X, groups, None if H is None else _factor(H))
+    def fit(
+        self, X: Any, y: Any = None, groups: Any = None, *, W: Any = None, H: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Fit to clients, as :meth:`Federated.fit` says.
+
+        ``H`` (k x m) is a public factor to begin at; of codes ``W`` alone, given as X is, the fit begins at their
+        least-squares factor. ``sample_weight``, one number for each row, given as X is, says how much a row counts.
+        """
+        self._fit(X, groups, self._given(W=W, H=H, sample_weight=sample_weight))
         return self
 
-    def _asked(self, start: Array | None) -> tuple[str | Method, dict[str, Any]]:
-        """Return the method, which another loss or a penalty changes, and a start that keeps a given factor."""
-        options = self._options()
-        more = losses.options(self.beta_loss, self.alpha_W, self.alpha_H, self.l1_ratio)
-        if not more:
-            at = {"start": "random"} if start is not None and self.method in STARTED else {}
-            return self.method, {**at, **options}
-        if self.method not in ("exact", "exact-beta"):
+    def _given(self, W: Any = None, H: Any = None, sample_weight: Any = None) -> Given:
+        """Return what the fit is given besides data, or refuse what does not go together."""
+        if self.init not in INITS:
             raise CofactorError(
-                f"beta_loss, alpha_W and alpha_H: expected method='exact' to go with them, found {self.method!r}."
+                f"init: expected None (the method's own start), 'random' or 'custom', found {self.init!r}."
             )
-        return "exact-beta", {**more, **options}
+        if self.init == "custom" and W is None and H is None:
+            raise CofactorError("init='custom': expected H (k x m) or W to begin at: fit(X, H=...). Found neither.")
+        if self.init == "random" and not (W is None and H is None):
+            raise CofactorError("init='random': expected neither W nor H to begin at; take init='custom'.")
+        if W is not None and self.engine is not None:
+            raise CofactorError("W: expected clients in this process (engine=None) to begin at codes; give H instead.")
+        if sample_weight is not None and self.privacy is not None:
+            raise PrivacyError("sample_weight is refused in a private fit: noise is made for rows that count once.")
+        return Given(H, W, sample_weight, losses.number(self.beta_loss))
+
+    def _asked(self, given: Given) -> tuple[str | Method, dict[str, Any]]:
+        """Return the method, which another loss changes, and options of penalties and of a start that is given."""
+        more = losses.options(self.beta_loss, self.alpha_W, self.alpha_H, self.l1_ratio, self.orthogonality)
+        method = "exact-beta" if "beta" in more and self.method == "exact" else self.method
+        if more and method not in ("exact", "exact-beta", "exact-gaps"):
+            raise CofactorError(
+                "beta_loss, alpha_W, alpha_H and orthogonality: expected method='exact' to go with them, "
+                f"found {self.method!r}."
+            )
+        begins = self.init is not None or given.H is not None or given.W is not None
+        at = {"start": "random"} if begins and method in STARTED else {}
+        return method, {**at, **more, **self._options()}
+
+    def _watchers(self) -> list[Any]:
+        return [*self.callbacks, tell] if self.verbose else list(self.callbacks)
 
     def _rank(self, facts: Facts, data: list[Data]) -> int:
         if self.n_components != "auto":
@@ -182,97 +201,6 @@ class FederatedNMF(Federated):
         if self.privacy is not None:
             raise PrivacyError("n_components='auto' is refused in a private fit: it reads all rows without noise.")
         return select_rank(data, seed=seed_of(self.random_state), engine=self.engine).suggestion
-
-    def _codes(self, X: Data) -> Array:
-        return self._refit()(X, self.components_)
-
-    def _refit(self) -> Any:
-        """Return what finds codes: the method, unless it needs blocks of the whole matrix."""
-        return refit if self._made.traits.kind == "blocks" else self._made.refit
-
-    def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
-        weight, H = self._made.traits.apart, self.components_
-        self.own_components_: list[Array] | None = None
-        if weight is not None and self.codes_:
-            self.own_components_ = [own_part(X, W, H, weight) for X, W in zip(data, self.codes_, strict=True)]
-        self.marker_scores_: Array | None = None
-        if self.features_ is not None and plan.privacy is None:
-            self.marker_scores_ = self._scores(data, facts.groups, engine=engine, secure=plan.secure)
-
-    def _scores(self, data: list[Data], groups: tuple[int, ...] | None = None, **how: Any) -> Array:
-        question = Regressed(self._refit(), self.components_, groups)
-        return question.scores(totals(question, data, self.components_.shape[1], **how))
-
-    def markers(self, X: Any = None, *, top: int = 20) -> list[Marker]:
-        """Return the ``top`` features that go with each component more than with the others, best first.
-
-        Scores are those of cNMF: ordinary least squares of every feature, at mean 0 and variance 1, on the codes; from
-        sums over clients. Without X they are those of the fit, which features with names have; else those of the rows
-        of X (one matrix, or a list of clients). ``pandas.DataFrame(model.markers())`` is a table.
-        """
-        check_is_fitted(self)
-        if self.privacy is not None:
-            raise PrivacyError(
-                "markers are refused after a private fit: they need sums over all rows, which would leave without "
-                "noise and outside the budget. The weights in components_ are what was paid for."
-            )
-        scores = self.marker_scores_ if X is None else self._scores(self._new_data(X))
-        if scores is None:
-            raise CofactorError("markers: expected a fit of features with names, or rows to score: markers(X).")
-        return table(scores, self.components_, self.features_, top=top)
-
-    def write(self, adata: Any) -> None:
-        """Write codes, factor, marker scores and facts into AnnData (or a list of it), where scanpy looks for them.
-
-        Codes go to ``obsm["X_cofactor"]``, the factor to ``varm["cofactor"]``, the facts to ``uns["cofactor"]``, a
-        table of markers to ``uns["rank_genes_cofactor"]``.
-        """
-        check_is_fitted(self)
-        for held in adata if isinstance(adata, list | tuple) else [adata]:
-            if not is_annotated(held):
-                raise CofactorError(f"write: expected AnnData, found {type(held).__name__}; transform() returns codes.")
-            codes = self._codes(self._new_data(held)[0])
-            names = self.features_ or [str(name) for name in held.var_names]
-            annotate(held, codes, self.components_, names, facts=self._facts(), scores=self.marker_scores_)
-
-    def _facts(self) -> dict[str, Any]:
-        """What a reader of AnnData should know of the fit; of a private one no errors."""
-        facts = {"method": str(self.method), "n_components": len(self.components_), "prepare": self._preparation.text}
-        facts |= {"cofactor": version("cofactor"), "features": self.features}
-        if self.privacy is not None:
-            return {**facts, "epsilon": float(self.epsilon_)}
-        known = {"rounds": "n_rounds_", "error": "reconstruction_err_"}
-        return {**facts, **{name: vars(self)[held] for name, held in known.items() if held in vars(self)}}
-
-    def save(self, path: str | Path) -> None:
-        """Write the public part of the model, what the server knows, as npz: factor, names, preparation, scores."""
-        check_is_fitted(self)
-        inputs = list(vars(self).get("feature_names_in_", [])) or None
-        held = (self.components_, self.features_, inputs, self.n_features_in_, self._preparation, self.marker_scores_)
-        saved.write(Path(path), saved.Saved(*held))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what :meth:`save` wrote, or the factor.npz of a run: a model that has no codes and transforms."""
-        held = saved.read(Path(path))
-        model = cls(len(held.factor), prepare=held.preparation.text or None)
-        model.components_, model.codes_, model.clients_ = held.factor, [], []
-        model.features_, model.n_features_in_, model.marker_scores_ = held.features, held.width, held.scores
-        model.n_components_, model._preparation = len(held.factor), held.preparation
-        model._made = build("exact", len(held.factor), Plan(), Facts(1, held.factor.shape[1], None))[0]
-        if held.inputs is not None:
-            model.feature_names_in_ = np.array(held.inputs, dtype=object)
-        return model
-
-    def inverse_transform(self, X: Any) -> Array | list[Array]:
-        """Return the reconstruction ``W H`` of codes W; a list of codes gives a list."""
-        check_is_fitted(self)
-        found = [np.asarray(W) @ self.components_ for W in (X if clients.is_many(X) else [X])]
-        return found if clients.is_many(X) else found[0]
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the explained share ``1 - |X - W H|^2 / |X|^2`` with codes refitted for X."""
-        return 1 - self._score(X).error ** 2
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

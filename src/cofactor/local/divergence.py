@@ -21,6 +21,7 @@ from scipy import sparse
 from cofactor.local import arrays
 from cofactor.local.kernels import counts
 from cofactor.local.kernels.counts import TINY
+from cofactor.local.penalties import FREE, Penalty
 from cofactor.types import Array, Data
 
 
@@ -48,21 +49,6 @@ class Sums(NamedTuple):
     up: Array
     down: Array
     loss: float
-
-
-class Penalty(NamedTuple):
-    """``l1 |F|_1 + l2/2 |F|^2`` of a factor; its slope stands in the denominator."""
-
-    l1: float = 0.0
-    l2: float = 0.0
-
-    def slope(self, F: Array) -> Array | float:
-        """Return what the penalty adds to the denominator."""
-        return self.l1 + self.l2 * F if self.l2 else self.l1
-
-
-FREE = Penalty()
-"""No penalty."""
 
 
 def for_codes(X: Data, W: Array, H: Array, beta: float, *, gaps: bool = False) -> tuple[Array, Array]:

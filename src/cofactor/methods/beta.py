@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cofactor.local import divergence
-from cofactor.local.divergence import FREE, Penalty, exponents
+from cofactor.local.divergence import exponents
+from cofactor.local.penalties import FREE, Penalties, Penalty
 from cofactor.local.stats import normalize
 from cofactor.method import Traits, total
 from cofactor.methods.refusals import NONE
@@ -152,8 +153,7 @@ class Divergence:
 
     def _of_codes(self, data: Data) -> Penalty:
         """Return the penalty of a code: it is given for one feature."""
-        l1, l2 = (data.shape[1] * weight for weight in self.codes_penalty)
-        return Penalty(l1, l2)
+        return self.codes_penalty.times(data.shape[1])
 
 
 def divergent(
@@ -170,10 +170,8 @@ def divergent(
     """
     if not np.isfinite(beta):
         raise CofactorError(f"beta must be a finite number (1: Kullback-Leibler, 0: Itakura-Saito). Found {beta}.")
-    of_codes, of_factor = Penalty(*codes_penalty), Penalty(*factor_penalty)
-    if min(*of_codes, *of_factor) < 0:
-        raise CofactorError(f"penalties must be numbers >= 0. Found {codes_penalty} and {factor_penalty}.")
-    return Divergence(rank, float(beta), momentum, of_codes, of_factor)
+    held = Penalties(Penalty(*codes_penalty), Penalty(*factor_penalty))
+    return Divergence(rank, float(beta), momentum, held.codes, held.factor)
 
 
 def gapped(rank: int, *, beta: float = 2.0, momentum: bool = True) -> Divergence:

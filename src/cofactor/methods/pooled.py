@@ -10,6 +10,7 @@ import numpy as np
 from cofactor.combine.aggregators import Agreed, Mean, Union
 from cofactor.combine.align import Lap
 from cofactor.combine.consensus import DENSITY
+from cofactor.local.penalties import Penalties, Penalty
 from cofactor.local.updates import HALS
 from cofactor.method import Method
 from cofactor.methods.alone import Alone
@@ -41,13 +42,19 @@ def exact(
     local_rank: int | None = None,
     restarts: int = RESTARTS,
     groups: tuple[int, ...] | None = None,
+    codes_penalty: tuple[float, float] = (0.0, 0.0),
+    factor_penalty: tuple[float, float] = (0.0, 0.0),
+    overlap: float = 0.0,
 ) -> Method:
     """The pooled answer from sums of statistics, after a one-upload start.
 
     ``start`` is "summaries" (best), "moments" or "lap" (when only sums may be seen) or "random". Where clients lack
-    features, ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random.
+    features, ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random. Penalties are
+    ``(l1, l2)``, of every code for each feature, and of every entry of the factor for each row; ``overlap`` is that of
+    components that are used in the same rows for the same features.
     """
-    method = Summed(rank, HALS(sweeps), momentum, groups=groups)
+    held = Penalties(Penalty(*codes_penalty), Penalty(*factor_penalty), overlap)
+    method = Summed(rank, HALS(sweeps), momentum, groups=groups, penalties=held)
     return _started("random" if groups is not None else start, method, local_rank=local_rank, restarts=restarts)
 
 

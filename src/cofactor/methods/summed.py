@@ -11,6 +11,8 @@ import numpy as np
 from cofactor.local import arrays
 from cofactor.local.columns import columns_of
 from cofactor.local.kernels import cpu
+from cofactor.local.penalties import UNPENALIZED, Penalties
+from cofactor.local.refit import SOLVE
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import for_codes, gain
 from cofactor.local.updates import HALS
@@ -50,6 +52,8 @@ class Summed:
     sum of A_j over the clients that have it, so ``groups`` (one number per feature, see
     :func:`~cofactor.local.columns.groups`) says which columns share a gram, and a client sends its A_j once for
     every group it has: sums stay sums, and the result stays exact.
+
+    With ``penalties`` of codes a client also sends what its codes cost, and with those of the factor its rows.
     """
 
     rank: int
@@ -58,6 +62,7 @@ class Summed:
     changes: bool = False
     groups: tuple[int, ...] | None = None
     space: Space = field(default_factory=NonNegative)
+    penalties: Penalties = UNPENALIZED
     rounds: int | None = None
 
     @cached_property
@@ -71,14 +76,15 @@ class Summed:
 
     def private(self, privacy: Privacy, *, rounds: int, parts: int) -> Method:
         """Return the factor of two noisy moments of all rows, which beat noisy statistics of many rounds."""
-        if self.traits.kind != "real":
+        if self.traits.kind != "real" or self.penalties:
             raise PrivacyError(NONE)
         return moments(self.rank, privacy=privacy, parts=parts, factorize=Alone(Summed(self.rank), ROUNDS))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """``gram`` (upper triangle, for each group), ``cross`` (k x m), ``square`` (``|X_j|^2``)."""
+        """``gram`` (upper triangle, for each group), ``cross`` (k x m), ``square`` (``|X_j|^2``); see penalties."""
         k = self.rank
-        return {"gram": (len(self._parts()), k * (k + 1) // 2), "cross": (k, n_features), "square": ()}
+        sums = {"gram": (len(self._parts()), k * (k + 1) // 2), "cross": (k, n_features), "square": ()}
+        return sums | ({"price": (), "rows": ()} if self.penalties.scaled else {})
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Begin at a random or a public factor."""
@@ -95,15 +101,20 @@ class Summed:
         known = local.memory
         codes = known["before"] if shared.extra["restart"] else local.codes
         stats = for_codes(data, shared.factor.astype(data.dtype, copy=False))
+        stats = self.penalties.for_codes(stats, data.shape[1])
         new = _improve(self.update, _first_codes(codes, stats, known["fresh"]), stats, t, codes)
         old = np.where(known["fresh"][:, None], new, codes) if known["fresh"].any() else codes
-        y = cpu.extrapolate(new, old, float(shared.extra["momentum"]))
+        y = cpu.extrapolate(new, old, 0.0 if self._pauses(shared) else float(shared.extra["momentum"]))
         gram = y.T @ y - codes.T @ codes if self.changes else y.T @ y
         arrays_sent = {
             "gram": np.outer(self._present(data), gram[np.triu_indices(self.rank)]).astype(gram.dtype, copy=False),
             "cross": arrays.times_codes(data, y - codes if self.changes else y).T,
             "square": known["square"] @ (known["fresh"] | (not self.changes)),
         }
+        if self.penalties.scaled:
+            price = self.penalties.codes.times(data.shape[1]).price
+            arrays_sent["price"] = np.float64(price(y) - (price(codes) if self.changes else 0))
+            arrays_sent["rows"] = np.float64(np.sum(known["fresh"] | (not self.changes)))
         memory = {"square": known["square"], "fresh": np.zeros_like(known["fresh"]), "before": codes}
         return Local(new, memory), Message(arrays_sent, data.shape[0])
 
@@ -111,17 +122,18 @@ class Summed:
         """Sum the statistics, update H, extrapolate or restart."""
         old, (sums, dtype) = shared.memory, self._sums(shared.memory, messages)
         point, momentum = shared.factor.T.astype(np.float64), float(shared.extra["momentum"])
-        F, value = np.empty_like(point), 0.0
+        F, value = np.empty_like(point), float(sums.get("price", 0.0))
         for part, gram in zip(self._parts(), sums["gram"], strict=True):
-            stats = Stats(gram, sums["cross"][part])
-            F[part] = _improve(self.update, point[part], _alive(stats, point[part]), t, old["factor"].T[part])
+            stats = self.penalties.for_factor(Stats(gram, sums["cross"][part]), float(sums.get("rows", 0.0)))
+            living = stats if any(self.penalties.factor) else _alive(stats, point[part])  # what costs may as well go
+            F[part] = _improve(self.update, point[part], living, t, old["factor"].T[part])
             value += gain(stats, F[part])
         share, loss = _shares(sums["cross"], F), _loss(sums["square"], value)
-        lost = _lost(share, t) & (self.space.kind == "real") & (loss > 0)
+        lost = _lost(share, t) & (self.space.kind == "real" and not self.penalties) & (loss > 0)
         F[:, lost] = _split(F[:, np.argmax(share)], int(lost.sum()), t)
         H = np.ascontiguousarray(F.T)
         overflow = not np.isfinite(value)  # extrapolation can carry the scale of a dying component out of range
-        if overflow or (momentum > 0 and value > old["gain"]):
+        if overflow or (momentum > 0 and value > old["gain"] and not self._pauses(shared)):
             extra = {"momentum": np.float64(momentum / SHRINK), "restart": np.bool_(True)}
             return Shared(old["factor"].astype(dtype), extra, old, _loss(sums["square"], old["gain"]), 0.0)
         extra = {"momentum": np.float64(min(momentum * GROW, 1)), "restart": np.bool_(False)}
@@ -132,11 +144,19 @@ class Summed:
 
     def factor(self, shared: Shared) -> Array:
         """Return the last accepted H; what is broadcast is extrapolated beyond it."""
-        return self.space.final(shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False))
+        H = shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False)
+        return H if self.penalties.scaled else self.space.final(H)
 
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor."""
-        return self.space.refit(data, factor)
+        if not self.penalties:
+            return self.space.refit(data, factor)
+        stats = self.penalties.for_codes(for_codes(data, factor.astype(data.dtype, copy=False)), data.shape[1])
+        return SOLVE(np.zeros_like(stats.cross), stats)
+
+    def _pauses(self, shared: Shared) -> bool:
+        """Whether codes are not extrapolated in this round: where they cost, one that went too far is very dear."""
+        return bool(self.penalties and shared.extra["restart"])
 
     def _parts(self) -> list[Any]:
         """Return the columns of each group."""
@@ -154,8 +174,15 @@ class Summed:
         """Begin the statistics at factor H."""
         k, m = H.shape
         extra = {"momentum": np.float64(self.momentum), "restart": np.bool_(False)}
-        sums = {"gram": np.zeros((len(self._parts()), k, k)), "cross": np.zeros((m, k)), "square": np.float64(0)}
-        return Shared(H, extra, {**sums, "factor": H.astype(np.float64), "gain": np.float64(0)})
+        sums: dict[str, Any] = {
+            "gram": np.zeros((len(self._parts()), k, k)),
+            "cross": np.zeros((m, k)),
+            "square": np.float64(0),
+        }
+        if self.penalties.scaled:
+            sums |= {"price": np.float64(0), "rows": np.float64(0)}
+        worst = np.float64(np.inf if self.penalties.scaled else 0)  # no factor is not always a worse one
+        return Shared(H, extra, {**sums, "factor": H.astype(np.float64), "gain": worst})
 
     def _sums(self, memory: Any, messages: list[Message]) -> tuple[dict[str, Any], Any]:
         """Return the statistics of all clients, and in what precision they came.
@@ -167,7 +194,7 @@ class Summed:
         sums = {
             "gram": np.stack([_symmetric(upper, self.rank) for upper in sent["gram"]]),
             "cross": sent["cross"].T,
-            "square": sent["square"],
+            **{name: sent[name] for name in ("square", "price", "rows") if name in sent},
         }
         running = {name: memory[name] + a for name, a in sums.items()} if self.changes else sums
         return running, summed.dtypes["cross"]

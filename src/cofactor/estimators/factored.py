@@ -1,0 +1,155 @@
+"""What a fitted model of numbers offers: markers, AnnData, one file, reconstructions, and new rows."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from cofactor.combine.summaries import Summary
+from cofactor.data.tables import is_annotated
+from cofactor.engines.contract import Engine
+from cofactor.engines.totals import totals
+from cofactor.estimators import clients, growing, losses, saved
+from cofactor.estimators.annotate import annotate
+from cofactor.estimators.base import Federated, seed_of
+from cofactor.local.apart import own_part
+from cofactor.local.refit import refit
+from cofactor.methods.build import Facts, build
+from cofactor.plan import Plan
+from cofactor.privacy.errors import PrivacyError
+from cofactor.select.markers import Marker, Regressed, table
+from cofactor.types import Array, CofactorError, Data
+
+
+class Factored(Federated):
+    """A model ``X ~ W H`` that is fitted, and what one does with it."""
+
+    beta_loss: Any
+    alpha_W: Any
+    alpha_H: Any
+    l1_ratio: Any
+    orthogonality: Any
+
+    def _codes(self, X: Data) -> Array:
+        return self._refit()(X, self.components_)
+
+    def _refit(self) -> Any:
+        """Return what finds codes: the method, unless it needs blocks of the whole matrix."""
+        return refit if self._made.traits.kind == "blocks" else self._made.refit
+
+    def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
+        weight, H = self._made.traits.apart, self.components_
+        self.own_components_: list[Array] | None = None
+        if weight is not None and self.codes_:
+            self.own_components_ = [own_part(X, W, H, weight) for X, W in zip(data, self.codes_, strict=True)]
+        self.marker_scores_: Array | None = None
+        if self.features_ is not None and plan.privacy is None:
+            self.marker_scores_ = self._scores(data, facts.groups, engine=engine, secure=plan.secure)
+
+    def _scores(self, data: list[Data], groups: tuple[int, ...] | None = None, **how: Any) -> Array:
+        question = Regressed(self._refit(), self.components_, groups)
+        return question.scores(totals(question, data, self.components_.shape[1], **how))
+
+    def markers(self, X: Any = None, *, top: int = 20) -> list[Marker]:
+        """Return the ``top`` features that go with each component more than with the others, best first.
+
+        Scores are those of cNMF: ordinary least squares of every feature, at mean 0 and variance 1, on the codes; from
+        sums over clients. Without X they are those of the fit, which features with names have; else those of the rows
+        of X (one matrix, or a list of clients). ``pandas.DataFrame(model.markers())`` is a table.
+        """
+        check_is_fitted(self)
+        if self.privacy is not None:
+            raise PrivacyError(
+                "markers are refused after a private fit: they need sums over all rows, which would leave without "
+                "noise and outside the budget. The weights in components_ are what was paid for."
+            )
+        scores = self.marker_scores_ if X is None else self._scores(self._new_data(X))
+        if scores is None:
+            raise CofactorError("markers: expected a fit of features with names, or rows to score: markers(X).")
+        return table(scores, self.components_, self.features_, top=top)
+
+    def write(self, adata: Any) -> None:
+        """Write codes, factor, marker scores and facts into AnnData (or a list of it), where scanpy looks for them.
+
+        Codes go to ``obsm["X_cofactor"]``, the factor to ``varm["cofactor"]``, the facts to ``uns["cofactor"]``, a
+        table of markers to ``uns["rank_genes_cofactor"]``.
+        """
+        check_is_fitted(self)
+        for held in adata if isinstance(adata, list | tuple) else [adata]:
+            if not is_annotated(held):
+                raise CofactorError(f"write: expected AnnData, found {type(held).__name__}; transform() returns codes.")
+            codes = self._codes(self._new_data(held)[0])
+            names = self.features_ or [str(name) for name in held.var_names]
+            annotate(held, codes, self.components_, names, facts=self._facts(), scores=self.marker_scores_)
+
+    def _facts(self) -> dict[str, Any]:
+        """What a reader of AnnData should know of the fit; of a private one no errors."""
+        facts = {"method": str(self.method), "n_components": len(self.components_), "prepare": self._preparation.text}
+        facts |= {"cofactor": version("cofactor"), "features": self.features}
+        if self.privacy is not None:
+            return {**facts, "epsilon": float(self.epsilon_)}
+        known = {"rounds": "n_rounds_", "error": "reconstruction_err_"}
+        return {**facts, **{name: vars(self)[held] for name, held in known.items() if held in vars(self)}}
+
+    def save(self, path: str | Path) -> None:
+        """Write the public part of the model, what the server knows, as npz: factor, names, preparation, scores."""
+        check_is_fitted(self)
+        inputs = list(vars(self).get("feature_names_in_", [])) or None
+        held = (self.components_, self.features_, inputs, self.n_features_in_, self._preparation, self.marker_scores_)
+        saved.write(Path(path), saved.Saved(*held))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what :meth:`save` wrote, or the factor.npz of a run: a model that has no codes and transforms."""
+        held = saved.read(Path(path))
+        model = cls(len(held.factor), prepare=held.preparation.text or None)
+        model.components_, model.codes_, model.clients_ = held.factor, [], []
+        model.features_, model.n_features_in_, model.marker_scores_ = held.features, held.width, held.scores
+        model.n_components_, model._preparation = len(held.factor), held.preparation
+        model._made = build("exact", len(held.factor), Plan(), Facts(1, held.factor.shape[1], None))[0]
+        if held.inputs is not None:
+            model.feature_names_in_ = np.array(held.inputs, dtype=object)
+        return model
+
+    def inverse_transform(self, X: Any) -> Array | list[Array]:
+        """Return the reconstruction ``W H`` of codes W; a list of codes gives a list."""
+        check_is_fitted(self)
+        found = [np.asarray(W) @ self.components_ for W in (X if clients.is_many(X) else [X])]
+        return found if clients.is_many(X) else found[0]
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the explained share ``1 - |X - W H|^2 / |X|^2`` with codes refitted for X."""
+        return 1 - self._score(X).error ** 2
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Go on with new rows: one matrix, or a list of clients; the first call is a fit.
+
+        Rows that were seen stand in summaries at three times the rank (:mod:`cofactor.combine.summaries`), so that the
+        factor goes on on all of them, in whatever order they come. ``codes_``, ``clients_`` and
+        ``reconstruction_err_`` are those of the new rows.
+        """
+        if self.privacy is not None or self.secure:
+            raise PrivacyError("partial_fit is refused with privacy or secure sums: it needs each client's summary.")
+        if losses.options(self.beta_loss, self.alpha_W, self.alpha_H, self.l1_ratio, self.orthogonality):
+            raise CofactorError("partial_fit: expected plain least squares, found another beta_loss, or a penalty.")
+        first = "components_" not in vars(self)
+        if first:
+            self.fit(X)
+            self._kept: list[Summary] = []
+        elif "_kept" not in vars(self):  # rows of a fit: of them codes are left
+            self._kept = [growing.recalled(self.codes_, self.components_)] if self.codes_ else []
+        data, k, seed = self._new_data(X), len(self.components_), seed_of(self.random_state)
+        self._kept = [*self._kept, *(growing.summary(x, k, seed) for x in data)]
+        if first:
+            return self
+        self._kept, self.components_ = growing.grow(self._kept, self.components_)
+        self.codes_, self.clients_ = [self._codes(x) for x in data], list(range(len(data)))
+        tallies = [self._kind.tally(self._made, x, W, self.components_) for x, W in zip(data, self.codes_, strict=True)]
+        self.reconstruction_err_ = self._kind.score(np.sum(tallies, axis=0)).error
+        self.n_rounds_ = self.n_iter_ = self.n_iter_ + 1
+        self.marker_scores_ = self.own_components_ = self.stability_ = None
+        return self

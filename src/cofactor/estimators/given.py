@@ -1,0 +1,95 @@
+"""What a fit is given besides data: a factor or codes to begin at, and how much rows count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.estimators.clients import Clients
+from cofactor.kinds import Checked
+from cofactor.local import arrays
+from cofactor.local.stats import for_factor, normalize
+from cofactor.local.updates import HALS
+from cofactor.types import Array, CofactorError, Data, Stats
+
+SWEEPS = 100
+"""Sweeps that find a factor for codes to begin at."""
+INITS = (None, "random", "custom")
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A factor ``H`` (k x m), or codes ``W``, to begin at; ``weight`` of rows; W and weight as X is given.
+
+    A row of weight w counts as often as w rows: ``w d(x | y) = d(w^(1/b) x | w^(1/b) y)`` for a divergence of beta b,
+    so that it is scaled, and the factor is the one of the weighted problem.
+    """
+
+    H: Any = None
+    W: Any = None
+    weight: Any = None
+    beta: float = 2.0
+
+    def start(self, held: Clients, data: list[Data]) -> Array | None:
+        """Return the factor to begin at: the given one, the least-squares factor of the given codes, or None."""
+        if self.H is not None:
+            return factor(self.H)
+        if self.W is None:
+            return None
+        parts = [factor(W, "W: expected codes (n x k)") for W in per_client("W", self.W, held, data)]
+        stats = [for_factor(X, W.astype(X.dtype, copy=False)) for X, W in zip(data, parts, strict=True)]
+        cross = np.sum([s.cross for s in stats], axis=0)
+        F = HALS(SWEEPS)(np.zeros_like(cross), Stats(np.sum([s.gram for s in stats], axis=0), cross))
+        return normalize(F.T)
+
+    def weigh(self, held: Clients, data: list[Data]) -> list[Data]:
+        """Return the data with every row at its weight."""
+        if self.weight is None:
+            return data
+        if self.beta <= 0:
+            raise CofactorError(f"sample_weight: expected a beta_loss above 0 to go with it, found {self.beta:g}.")
+        weights = [np.asarray(w) for w in per_client("sample_weight", self.weight, held, data)]
+        for w in weights:
+            if w.ndim != 1 or w.dtype.kind not in "fiub" or not np.isfinite(w).all() or w.min(initial=0) < 0:
+                raise CofactorError(
+                    "sample_weight: expected one finite number >= 0 for each row, found something else."
+                )
+        if not sum(float(w.sum()) for w in weights) > 0:
+            raise CofactorError("sample_weight: expected a row with a weight above 0, found none.")
+        return Checked([_scaled(X, w ** (1 / self.beta)) for X, w in zip(data, weights, strict=True)])
+
+
+NOTHING = Given()
+"""Nothing but data."""
+
+
+def factor(H: Any, expected: str = "H: expected a factor (k x m)") -> Array:
+    """Return a given factor, checked."""
+    found = np.asarray(H)
+    if found.ndim != 2 or found.dtype.kind not in "fiub" or not np.isfinite(found).all() or found.min(initial=0) < 0:
+        raise CofactorError(f"{expected} of finite numbers >= 0, found something else.")
+    return found.astype(np.result_type(found.dtype, np.float32), copy=False)
+
+
+def per_client(name: str, values: Any, held: Clients, data: list[Data]) -> list[Any]:
+    """Split what is given for every row as the rows are: a list for a list of clients, else one array."""
+    if held.rows is not None:
+        whole = np.asarray(values)
+        values = [whole[rows] for rows in held.rows] if len(whole) == sum(map(len, held.rows)) else [whole]
+    elif len(data) == 1 and not (isinstance(values, list | tuple) and len(values) == 1):
+        values = [values]
+    sizes = [X.shape[0] for X in data]
+    found = [len(v) for v in values]
+    if found != sizes:
+        raise CofactorError(f"{name}: expected one entry for each row ({sizes} of the clients), found {found}.")
+    return list(values)
+
+
+def _scaled(X: Data, scale: Array) -> Data:
+    if arrays.is_held(X):
+        raise CofactorError("sample_weight: expected clients with the same features, in memory, found others.")
+    scale = scale.astype(X.dtype)
+    return sparse.csr_matrix(sparse.diags(scale) @ X) if sparse.issparse(X) else X * scale[:, None]
