@@ -58,7 +58,7 @@ class Given:
                     "sample_weight: expected one finite number >= 0 for each row, found something else."
                 )
         if not sum(float(w.sum()) for w in weights) > 0:
-            raise CofactorError("sample_weight: expected a row with a weight above 0, found none.")
+            raise CofactorError("sample_weight: expected a weight that is not zero, found none.")
         return Checked([_scaled(X, w ** (1 / self.beta)) for X, w in zip(data, weights, strict=True)])
 
 
@@ -80,7 +80,7 @@ def per_client(name: str, values: Any, held: Clients, data: list[Data]) -> list[
         whole = np.asarray(values)
         values = [whole[rows] for rows in held.rows] if len(whole) == sum(map(len, held.rows)) else [whole]
     elif len(data) == 1 and not (isinstance(values, list | tuple) and len(values) == 1):
-        values = [values]
+        values = [np.asarray(values)]
     sizes = [X.shape[0] for X in data]
     found = [len(v) for v in values]
     if found != sizes:

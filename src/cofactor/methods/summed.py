@@ -191,7 +191,7 @@ class Summed:
         """
         summed = total(messages)
         sent = summed.arrays
-        sums = {
+        sums: dict[str, Any] = {
             "gram": np.stack([_symmetric(upper, self.rank) for upper in sent["gram"]]),
             "cross": sent["cross"].T,
             **{name: sent[name] for name in ("square", "price", "rows") if name in sent},
