@@ -120,11 +120,11 @@ class Method(Protocol):
 def total(messages: list[Message]) -> Message:
     """Sum messages in client order, one after the other in double precision, so that the result is fixed."""
     first, *others = messages
-    sums = {name: np.array(a, dtype=np.float64) for name, a in first.arrays.items()}
+    sums = {name: np.positive(a, dtype=np.float64) for name, a in first.arrays.items()}
     for message in others:
         for name, a in message.arrays.items():
             sums[name] += a
-    dtypes = {name: first.dtypes.get(name, np.asarray(a).dtype) for name, a in first.arrays.items()}
+    dtypes = {name: first.dtypes.get(name, np.result_type(a)) for name, a in first.arrays.items()}
     return Message(sums, float(sum(m.weight for m in messages)), first.cost, dtypes)
 
 

@@ -77,7 +77,7 @@ class Message(NamedTuple):
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """The type in which clients sent an array."""
-        return np.dtype(self.dtypes[name]) if name in self.dtypes else np.asarray(self.arrays[name]).dtype
+        return np.dtype(self.dtypes[name]) if name in self.dtypes else np.result_type(self.arrays[name])
 
 
 class Shared(NamedTuple):

@@ -38,6 +38,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "ratings": {**RATINGS, "options": {"ridge": 0.5}},
     "boolean": {"boolean": True, "method": "felb"},
     "dask": {"engine": "dask", "scheduler": "tcp://host:8786"},
+    "device": {"device": "cpu"},
     "words": {"label": 'a "quoted" \\ naïve label', "split": 2, "by": "sorted"},
 }
 OPTIONS = [f.name for f in fields(Settings) if "help" in f.metadata and f.name != "inputs"]

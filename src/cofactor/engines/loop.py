@@ -18,6 +18,8 @@ from cofactor.engines.host import address
 from cofactor.engines.inline import Inline
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import Over, in_order
+from cofactor.local import devices
+from cofactor.local.placed import to_host
 from cofactor.method import SERVER, Method
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.accountant import Cost
@@ -47,7 +49,7 @@ def run(
     after the last round that it holds, to the same result bit for bit; ``begun`` is told how many rounds that were.
     ``watch`` sees every message, before anything is done with it. What a private run may release in a round is written
     down before it begins: into ``charges``, or beside the checkpoint. ``work`` (one for each client) is done by the
-    clients in the end, where they are.
+    clients in the end, where they are. Of tensors of torch, factor and codes are tensors too.
 
     >>> import numpy as np
     >>> from cofactor.methods import catalog
@@ -55,12 +57,13 @@ def run(
     >>> run(catalog.make("exact", 2, start="random"), Xs, rounds=5).factor.shape
     (2, 4)
     """
+    if devices.are_tensors(Xs):
+        how |= {"callbacks": callbacks, "start": devices.plain(start), "checkpoint": checkpoint, "work": work}
+        how |= {"engine": engine, "begun": begun, "charges": charges, "watch": watch}
+        return _of_tensors(run(method, [devices.settled(X) for X in Xs], plan, **how), Xs)
     plan = _plan(plan, how)
     engine = carrier(engine, plan)
-    if plan.privacy is not None and method.traits.allowance is None:
-        raise CofactorError("privacy: expected the private form of the method; see cofactor.methods.build.")
-    if plan.stream:
-        stream.check(method, plan)
+    _check_method(method, plan)
     method, limit = plan.form(method)
     draw = _drawing(plan, Xs)
     with (
@@ -96,8 +99,7 @@ def run(
         history[-1] = history[-1]._replace(ended=ended)
         factor, known = in_order(method.factor(shared), shared.memory)
         done = session.finish(factor, work)
-        spent = math.inf if ledger is None else history[-1].epsilon
-        said = "" if ledger is None else paying.remark_of(method, shared)
+        spent, said = (math.inf, "") if ledger is None else (history[-1].epsilon, paying.remark_of(method, shared))
         found = Run(factor, done.codes, history, ended, ledger, spent, findings=done.findings, remark=said, **known)
         return _told(found, done.used, absent=np.flatnonzero(over.never))
 
@@ -127,6 +129,19 @@ def run_stream(
     ((2, 4), 6)
     """
     return run(method, Xs, Plan(seed=seed, stream=Stream(updates, deadline, speeds)), **more)
+
+
+def _check_method(method: Method, plan: Plan) -> None:
+    if plan.privacy is not None and method.traits.allowance is None:
+        raise CofactorError("privacy: expected the private form of the method; see cofactor.methods.build.")
+    if plan.stream:
+        stream.check(method, plan)
+
+
+def _of_tensors(found: Run, Xs: Sequence[Data]) -> Run:
+    """Return the run with tensors, as the data were."""
+    codes = [devices.returned(W, X) for W, X in zip(found.codes, Xs, strict=True)]
+    return replace(found, factor=devices.returned(found.factor, Xs[0]), codes=codes)
 
 
 def _plan(plan: Plan | None, how: dict[str, Any]) -> Plan:
@@ -184,10 +199,11 @@ def _streamed(
 
 def _told(found: Run, used: Array | None, *, absent: Iterable[int]) -> Run:
     """Return a run with the clients that never answered, and the components that are zeros or that nobody uses."""
-    alive = np.asarray(found.factor.any(axis=1))
+    factor = to_host(found.factor)
+    alive = np.asarray(factor.any(axis=1))
     if used is not None and len(used) == len(alive):
         alive &= used
-    return replace(found, absent=tuple(map(int, absent)), empty=tuple(np.flatnonzero(~alive).tolist()))
+    return replace(found, factor=factor, absent=tuple(map(int, absent)), empty=tuple(np.flatnonzero(~alive).tolist()))
 
 
 def _check_start(start: Array | None, method: Method, m: int) -> None:

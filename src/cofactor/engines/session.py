@@ -18,6 +18,8 @@ from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watc
 from cofactor.engines.history import Round, adds_up
 from cofactor.engines.host import Host
 from cofactor.engines.team import ProcessError, Team
+from cofactor.local import arrays, devices
+from cofactor.local.placed import to_host
 from cofactor.method import Method, total
 from cofactor.plan import Plan, Stream
 from cofactor.types import Array, Data, DataError, Message, Shared
@@ -28,7 +30,9 @@ Form = tuple[str, tuple[int, ...]]
 
 
 @contextmanager
-def opened(team: Team, method: Method, Xs: Sequence[Data], plan: Plan, *, workers: int | None) -> Iterator[TeamSession]:
+def opened(
+    team: Team, method: Method, Xs: Sequence[Data], plan: Plan, *, workers: int | None, device: Any = None
+) -> Iterator[TeamSession]:
     """Check the data of all processes and start the threads; an error on one process ends all of them.
 
     Several clients share the threads, with BLAS limited to one thread each for the whole run; one client alone gets all
@@ -37,8 +41,12 @@ def opened(team: Team, method: Method, Xs: Sequence[Data], plan: Plan, *, worker
     """
     with team.guard("the start of the run"):
         held = agree(team, method, Xs, empty=plan.stream is not None)
+        if device is not None:
+            kind, private = method.traits.kind, method.traits.allowance is not None
+            held = held._replace(data=devices.place_all(held.data, device, kind, private=private))
         threads = workers or team.threads()
-        count = 1 if plan.stream else min(threads, len(held.data))
+        placed = any(arrays.is_placed(X) for X in held.data)  # one queue of work is all that a device has
+        count = 1 if plan.stream or placed else min(threads, len(held.data))
         with _blas(team, threads, len(held.data)), _pool(count) as pool:
             host = Host(method, held.data, plan.seed, first=held.first, pool=pool, stacks=not plan.secure)
             yield TeamSession(team, host, held)
@@ -176,7 +184,11 @@ class TeamSession:
             done = self.host.finish(factor, work)
         told = self.team.exchange("refit", Finished([], done.findings, done.used))
         findings = [finding for part in told for finding in part.findings]
-        return Finished(done.codes, findings, used_by(part for part in told if part.findings or part.used is not None))
+        return Finished(
+            [to_host(W) for W in done.codes],
+            findings,
+            used_by(part for part in told if part.findings or part.used is not None),
+        )
 
 
 def stepped(host: Host, told: tuple[Shared, int, Array], work: Callable[..., Any], *arguments: Any) -> Any:

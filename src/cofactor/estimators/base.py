@@ -18,17 +18,18 @@ from cofactor.data.preparation import Preparation, hint
 from cofactor.data.tables import as_table, is_annotated, set_aside
 from cofactor.engines.contract import Engine
 from cofactor.engines.history import ENDED, Round
+from cofactor.engines.inline import Inline
 from cofactor.engines.loop import carrier, run
 from cofactor.engines.outcome import Run
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients
-from cofactor.estimators.containers import Containers
+from cofactor.estimators.containers import Containers, settled
 from cofactor.estimators.ending import doubt
 from cofactor.estimators.ending import name as name_ending
 from cofactor.estimators.given import NOTHING, Given
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
-from cofactor.local import arrays
+from cofactor.local import arrays, devices
 from cofactor.method import Method
 from cofactor.methods.build import AUTO, Facts, build, rank_of, refuse, refuse_shown, settle
 from cofactor.methods.catalog import ENTRIES
@@ -80,6 +81,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     tol: float = 0.0
     participation: float = 1.0
     engine: Engine | None = None
+    device: Any = None
     privacy: Privacy | None = None
     secure: bool = False
     features: How = "same"
@@ -102,7 +104,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
 
     def _codes(self, X: Data) -> Array:
         """Return the codes of checked rows."""
-        return self._made.refit(X, self.components_)
+        return self._made.refit(X, self._factor)
 
     def _watchers(self) -> list[Any]:
         """Return what is called after every round."""
@@ -128,8 +130,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     def fit_transform(self, X: Any, y: Any = None, groups: Any = None, **given: Any) -> Array | list[Array]:
         """Fit and return the codes: a list for a list of clients, otherwise one matrix in the order of the rows."""
         held = self._fit(X, groups, self._given(**given))
-        many = clients.is_many(X)
-        return self._contained(self.codes_ if many else clients.in_order(self.codes_, held.rows), X)
+        codes = [devices.plain(W) for W in self.codes_]
+        return self._contained(codes if clients.is_many(X) else clients.in_order(codes, held.rows), X)
 
     def _plan(self) -> Plan:
         """Return how the fit goes."""
@@ -146,7 +148,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         plan, (chosen, options) = self._plan(), self._asked(given)
         name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in TAKES)  # of a subclass too
         check_takes(refuse(chosen, plan, options, TAKES[name]), chosen, name)
-        engine = None if self.engine is None else carrier(self.engine, plan)  # a text is refused before data are read
+        engine = self._carrier(plan)  # a text, or a device that is not there, is refused before data are read
+        came, X = X, settled(X)
         preparation = Preparation.of(self.prepare)
         if plan.privacy is not None:
             preparation.check_private()
@@ -187,7 +190,19 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         doubt(outcome, self.features_)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
         self._add(data, facts, plan, engine)
+        self._give_back(came)
         return held
+
+    def _carrier(self, plan: Plan) -> Engine | None:
+        """Return the engine; None for the one that needs no name."""
+        if self.device is None:
+            return None if self.engine is None else carrier(self.engine, plan)
+        if self.engine is not None:
+            raise CofactorError(
+                "device: expected no engine beside it, found one; give it to the engine: Inline(device=...)."
+            )
+        devices.find(self.device)
+        return carrier(Inline(device=self.device), plan)
 
     def _held(self, X: Any, groups: Any) -> clients.Clients:
         """Return the clients of what was given; nothing of data that are elsewhere is read."""
@@ -241,8 +256,12 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         Rows are prepared as those of the fit were, and features matched by name.
         """
         check_is_fitted(self)
-        codes = [self._codes(x) for x in self._new_data(X)]
+        codes = [self._codes(self._there(x)) for x in self._new_data(settled(X))]
         return self._contained(codes if clients.is_many(X) else codes[0], X)
+
+    def _there(self, X: Data) -> Data:
+        """Put checked rows where the fit was."""
+        return X if self.device is None else devices.place(X, self.device)
 
     def _new_data(self, X: Any) -> list[Data]:
         """Check rows that were not fitted, one matrix or a list of clients, and prepare them."""
@@ -254,7 +273,9 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if self._column is not None and self._column in (table.feature_names or []):
             table, _ = set_aside(table, self._column)
         known = list(vars(self).get("feature_names_in_", []))
-        if known and table.feature_names is not None:
+        if arrays.is_held(table.X) and table.feature_names is None:
+            X = table.X
+        elif known and table.feature_names is not None:
             X = table.X if arrays.is_held(table.X) else self._convert(table.X, client)
             lacking, others = self.features != "same", self.features == "intersection"
             X = onto(replace(table, X=X), known, lacking=lacking, others=others)
@@ -265,7 +286,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
 
     def _score(self, X: Any) -> Score:
         """Return the errors of new rows, codes refitted."""
-        tallies = [self._kind.tally(self._made, x, self._codes(x), self.components_) for x in self._new_data(X)]
+        tallies = [self._kind.tally(self._made, x, self._codes(x), self._factor) for x in self._new_data(settled(X))]
         return self._kind.score(np.sum(tallies, axis=0))
 
     @property

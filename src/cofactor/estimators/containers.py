@@ -1,4 +1,4 @@
-"""Codes as people want them: arrays, or data frames that keep the names of rows."""
+"""Codes as people want them: arrays, tensors where they gave tensors, or data frames that keep the names of rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
 from cofactor.data.tables import is_annotated
 from cofactor.estimators.clients import is_many
+from cofactor.local import devices
 from cofactor.types import Array, unknown
 
 FORMS = ("default", "pandas", "polars")
@@ -18,6 +19,9 @@ class Containers(ClassNamePrefixFeaturesOutMixin):
     """An estimator whose codes come as arrays or as data frames, of one client or of a list of them."""
 
     _sklearn_output_config: dict[str, str]
+    components_: Any
+    codes_: list[Any]
+    stability_: Any
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Choose what ``transform`` and ``fit_transform`` return: "default" (arrays), "pandas" or "polars"."""
@@ -28,12 +32,26 @@ class Containers(ClassNamePrefixFeaturesOutMixin):
         self._sklearn_output_config = {"transform": transform}
         return self
 
+    def _give_back(self, X: Any) -> None:
+        """Keep what was learned as tensors, where X is made of them."""
+        like = X[0] if devices.are_tensors(X) else X
+        if devices.is_tensor(like):
+            self.components_ = devices.returned(self.components_, like)
+            self.codes_ = [devices.returned(W, like) for W in self.codes_]
+            self.stability_ = None if self.stability_ is None else devices.returned(self.stability_, like)
+
+    @property
+    def _factor(self) -> Array:
+        """The factor in memory, whatever it was handed out as."""
+        return devices.plain(self.components_)
+
     def _contained(self, codes: Any, X: Any) -> Any:
         """Return codes in the form that was chosen, with the row names of what they are codes of."""
         held = vars(self).get("_sklearn_output_config", {})
         form = held.get("transform", sklearn.get_config()["transform_output"])
         if form == "default":
-            return codes
+            return [devices.returned(W, x) for W, x in zip(codes, X)] if is_many(X) else devices.returned(codes, X)
+        codes = [devices.plain(W) for W in codes] if is_many(X) else devices.plain(codes)
         if is_many(X):
             return [self._frame(W, x, form) for W, x in zip(codes, X, strict=True)]
         return self._frame(codes, X, form)
@@ -47,6 +65,11 @@ class Containers(ClassNamePrefixFeaturesOutMixin):
         import pandas
 
         return pandas.DataFrame(W, index=row_names(X), columns=columns)
+
+
+def settled(X: Any) -> Any:
+    """Return tensors as data that this package takes; anything else as it is."""
+    return [devices.settled(x) for x in X] if devices.are_tensors(X) else devices.settled(X)
 
 
 def row_names(X: Any) -> Any:

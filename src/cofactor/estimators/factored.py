@@ -16,6 +16,7 @@ from cofactor.engines.totals import totals
 from cofactor.estimators import clients, growing, losses, saved
 from cofactor.estimators.annotate import annotate
 from cofactor.estimators.base import Federated, seed_of
+from cofactor.local import devices
 from cofactor.local.apart import own_part
 from cofactor.local.refit import refit
 from cofactor.methods.build import Facts, build
@@ -35,7 +36,7 @@ class Factored(Federated):
     orthogonality: Any
 
     def _codes(self, X: Data) -> Array:
-        return self._refit()(X, self.components_)
+        return self._refit()(X, self._factor)
 
     def _refit(self) -> Any:
         """Return what finds codes: the method, unless it needs blocks of the whole matrix."""
@@ -51,8 +52,8 @@ class Factored(Federated):
             self.marker_scores_ = self._scores(data, facts.groups, engine=engine, secure=plan.secure)
 
     def _scores(self, data: list[Data], groups: tuple[int, ...] | None = None, **how: Any) -> Array:
-        question = Regressed(self._refit(), self.components_, groups)
-        return question.scores(totals(question, data, self.components_.shape[1], **how))
+        question = Regressed(self._refit(), self._factor, groups)
+        return question.scores(totals(question, data, self._factor.shape[1], **how))
 
     def markers(self, X: Any = None, *, top: int = 20) -> list[Marker]:
         """Return the ``top`` features that go with each component more than with the others, best first.
@@ -70,7 +71,7 @@ class Factored(Federated):
         scores = self.marker_scores_ if X is None else self._scores(self._new_data(X))
         if scores is None:
             raise CofactorError("markers: expected a fit of features with names, or rows to score: markers(X).")
-        return table(scores, self.components_, self.features_, top=top)
+        return table(scores, self._factor, self.features_, top=top)
 
     def write(self, adata: Any) -> None:
         """Write codes, factor, marker scores and facts into AnnData (or a list of it), where scanpy looks for them.
@@ -84,7 +85,7 @@ class Factored(Federated):
                 raise CofactorError(f"write: expected AnnData, found {type(held).__name__}; transform() returns codes.")
             codes = self._codes(self._new_data(held)[0])
             names = self.features_ or [str(name) for name in held.var_names]
-            annotate(held, codes, self.components_, names, facts=self._facts(), scores=self.marker_scores_)
+            annotate(held, codes, self._factor, names, facts=self._facts(), scores=self.marker_scores_)
 
     def _facts(self) -> dict[str, Any]:
         """What a reader of AnnData should know of the fit; of a private one no errors."""
@@ -99,7 +100,7 @@ class Factored(Federated):
         """Write the public part of the model, what the server knows, as npz: factor, names, preparation, scores."""
         check_is_fitted(self)
         inputs = list(vars(self).get("feature_names_in_", [])) or None
-        held = (self.components_, self.features_, inputs, self.n_features_in_, self._preparation, self.marker_scores_)
+        held = (self._factor, self.features_, inputs, self.n_features_in_, self._preparation, self.marker_scores_)
         saved.write(Path(path), saved.Saved(*held))
 
     @classmethod
@@ -118,7 +119,8 @@ class Factored(Federated):
     def inverse_transform(self, X: Any) -> Array | list[Array]:
         """Return the reconstruction ``W H`` of codes W; a list of codes gives a list."""
         check_is_fitted(self)
-        found = [np.asarray(W) @ self.components_ for W in (X if clients.is_many(X) else [X])]
+        given = X if clients.is_many(X) else [X]
+        found = [devices.returned(np.asarray(devices.plain(W)) @ self._factor, W) for W in given]
         return found if clients.is_many(X) else found[0]
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -141,12 +143,14 @@ class Factored(Federated):
             self.fit(X)
             self._kept: list[Summary] = []
         elif "_kept" not in vars(self):  # rows of a fit: of them codes are left
-            self._kept = [growing.recalled(self.codes_, self.components_)] if self.codes_ else []
+            self._kept = (
+                [growing.recalled([devices.plain(W) for W in self.codes_], self._factor)] if self.codes_ else []
+            )
         data, k, seed = self._new_data(X), len(self.components_), seed_of(self.random_state)
         self._kept = [*self._kept, *(growing.summary(x, k, seed) for x in data)]
         if first:
             return self
-        self._kept, self.components_ = growing.grow(self._kept, self.components_)
+        self._kept, self.components_ = growing.grow(self._kept, self._factor)
         self.codes_, self.clients_ = [self._codes(x) for x in data], list(range(len(data)))
         tallies = [self._kind.tally(self._made, x, W, self.components_) for x, W in zip(data, self.codes_, strict=True)]
         self.reconstruction_err_ = self._kind.score(np.sum(tallies, axis=0)).error

@@ -52,6 +52,7 @@ class FederatedNMF(Factored):
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same numbers everywhere.
     engine : what carries the messages; None runs all clients in this process.
+    device : a device of torch that does the arithmetic, such as "cuda" (extra ``gpu``); None is this CPU, by numpy.
     privacy : a :class:`~cofactor.privacy.Privacy`; all releases of the fit together satisfy it. ``"exact"`` then
         becomes ``"dp-moments"``. Codes and errors stay with the clients.
     secure : add messages up under masks, so that only their sum can be seen (3 clients or more).
@@ -111,6 +112,7 @@ class FederatedNMF(Factored):
         participation: float = 1.0,
         random_state: Any = None,
         engine: Engine | None = None,
+        device: Any = None,
         privacy: Privacy | None = None,
         secure: bool = False,
         features: How = "same",
@@ -133,6 +135,7 @@ class FederatedNMF(Factored):
         self.participation = participation
         self.random_state = random_state
         self.engine = engine
+        self.device = device
         self.privacy = privacy
         self.secure = secure
         self.features = features

@@ -18,6 +18,7 @@ from cofactor.engines.named import NAMES, named
 from cofactor.engines.secure import in_words
 from cofactor.jobs.settings import Settings
 from cofactor.kinds import KINDS
+from cofactor.local.devices import refuse as refuse_device
 from cofactor.methods import catalog
 from cofactor.methods.build import AUTO, refuse, refuse_shown
 from cofactor.methods.refusals import NONE
@@ -59,6 +60,7 @@ class Config(Settings):
         if not self.inputs:
             raise CofactorError("expected at least one input file, found none.")
         self._check_words()
+        self._check_device()
         self._check_numbers()
         self._check_preparation()
         if self.kind == "blocks":
@@ -97,6 +99,14 @@ class Config(Settings):
                 f"--engine dask and --scheduler, as tcp://host:8786, belong together; found --engine {self.engine} and "
                 f"{'--scheduler ' + self.scheduler if self.scheduler else 'no --scheduler'}."
             )
+
+    def _check_device(self) -> None:
+        """Refuse a device that is not here, or that a run would not use."""
+        if self.device is None:
+            return
+        if self.engine != "inline":
+            raise CofactorError(f"--device: expected --engine inline to go with it, found --engine {self.engine}.")
+        refuse_device(self.device, self.kind, private=self.epsilon is not None)
 
     def _check_numbers(self) -> None:
         if self.split is not None and self.split < 1:
@@ -168,6 +178,8 @@ class Config(Settings):
     def carrier(self) -> Engine:
         """Return the engine."""
         settings = {"scheduler": self.scheduler} if self.scheduler else {}
+        if self.device:
+            settings["device"] = self.device
         return named(self.engine, **settings)
 
     def _check_ratings(self) -> None:

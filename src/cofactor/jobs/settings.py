@@ -19,7 +19,7 @@ PANELS = {
     "Clients, features, preparation": "group_by split by label alpha features layer prepare image",
     "Ratings": "ratings users_as_clients rated_only titles holdout holdout_share duplicates",
     "Privacy": "epsilon delta unit clip rows secure curious keys ledger insecure_noise_seed",
-    "Where and how it runs": "participation engine scheduler",
+    "Where and how it runs": "participation engine device scheduler",
 }
 """Headings of the help, and the options below each."""
 
@@ -42,6 +42,7 @@ class Settings:
     seed: int = option(0, "Seed of the run.")
     participation: float = option(1.0, "Share of clients in each round.")
     engine: str = option("inline", "What carries the messages: inline, mpi, dask, flare.")
+    device: str | None = option(None, "With --engine inline: a device of torch that does the arithmetic, as cuda.")
     scheduler: str | None = option(None, "With --engine dask: the address of the scheduler, as tcp://host:8786.")
     features: str = option("same", "Match features by name: same, intersection, union, position.")
     layer: str | None = option(None, "Layer of h5ad files.")

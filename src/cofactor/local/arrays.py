@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
+from cofactor.local.placed import Placed
 from cofactor.types import Array, Data, DataError
 
 NARROW = 2.0**40
@@ -26,6 +27,21 @@ LEFT_OUT = ", or take the method 'exact-gaps', to which NaN was not observed"
 def is_held(X: Data) -> bool:
     """Whether X keeps its rows elsewhere and brings its own products."""
     return hasattr(X, "times_factor")
+
+
+def is_placed(X: Data) -> bool:
+    """Whether X is on a device, and so are the arrays that come out of it."""
+    return is_held(X) and hasattr(X, "zeros")
+
+
+def zeros(shape: tuple[int, ...], X: Data) -> Array:
+    """Return zeros in the type of X, beside it: on its device where it has one."""
+    return X.zeros(shape) if is_placed(X) else np.zeros(shape, X.dtype)
+
+
+def contiguous(a: Array) -> Array:
+    """Return an array row by row in memory; one on a device as it is, where kernels see to it themselves."""
+    return a if isinstance(a, Placed) else np.ascontiguousarray(a)
 
 
 def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
@@ -138,6 +154,8 @@ def row_squares(X: Data) -> Array:
 
 def inner(A: Array, B: Array) -> float:
     """``<A, B>`` in double precision without a double copy of either."""
+    if isinstance(A, Placed) or isinstance(B, Placed):
+        return np.sum(A * B, dtype=np.float64)  # a number on the device: whoever needs it waits for it
     if A.dtype == B.dtype == np.float64:
         return float(np.vdot(A, B))
     axes = "ij"[: A.ndim]
@@ -165,12 +183,16 @@ def column_block(X: Data, columns: slice) -> Data:
 
 
 def columns(X: Data, index: Array) -> Data:
-    """Return the columns of X (not held elsewhere) at ``index``; sparse stays sparse."""
+    """Return the columns of X at ``index``, where it is; sparse stays sparse."""
+    if is_held(X):
+        return X.columns(index)
     return X.tocsc()[:, index].tocsr() if sparse.issparse(X) else np.ascontiguousarray(X[:, index])
 
 
 def stack(Xs: list[Data]) -> Data:
     """Stack rows; sparse stays sparse."""
+    if is_placed(Xs[0]):
+        return Xs[0].stacked(Xs[1:])
     if any(sparse.issparse(X) for X in Xs):
         return sparse.vstack(Xs, format="csr")
     return np.vstack(Xs)

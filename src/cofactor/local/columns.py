@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,11 @@ class SomeColumns:
 
     def times_factor(self, H: Array) -> Array:
         """``X H^T`` over the known columns (n x k)."""
-        return arrays.times_factor(self.inner, np.ascontiguousarray(H[:, self.index]))
+        return arrays.times_factor(self.inner, arrays.contiguous(H[:, self.index]))
 
     def times_codes(self, W: Array) -> Array:
         """``X^T W`` (m x k), rows of zeros where the client has nothing to say."""
-        out = np.zeros((self.n_features, W.shape[1]), W.dtype)
+        out = np.zeros((self.n_features, W.shape[1]), W.dtype, like=W)
         out[self.index] = arrays.times_codes(self.inner, W)
         return out
 
@@ -64,6 +64,10 @@ class SomeColumns:
             there = int(self.index[error.column])
             text = str(error).replace(f"column {error.column}", f"column {there}", 1)
             raise DataError(text, there) from None
+
+    def parted(self, change: Callable[[Data], Data]) -> SomeColumns:
+        """Change what is known."""
+        return SomeColumns(change(self.inner), self.index, self.n_features)
 
     def astype(self, dtype: Any) -> SomeColumns:
         """Convert the known values."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.local import arrays, bpp
+from cofactor.local.placed import to_host
 from cofactor.local.stats import for_codes
 from cofactor.local.updates import HALS
 from cofactor.types import Array, Data, Stats
@@ -26,7 +27,7 @@ def refit(X: Data, H: Array) -> Array:
     unit = Stats(stats.gram / np.outer(norms, norms), stats.cross / norms)  # as if components were at norm 1
     late = np.flatnonzero(_unsolved(X, W * norms, unit, eps=float(np.finfo(W.dtype).eps)))
     if late.size:
-        W[late] = bpp.solve(unit.gram, unit.cross[late]) / norms
+        W[late] = bpp.solve(*map(to_host, (unit.gram, unit.cross[late]))) / to_host(norms)
     return W
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.local import bpp
-from cofactor.local.kernels import cpu
+from cofactor.local.kernels import descent
 from cofactor.local.stats import anchor, lipschitz
 from cofactor.schedules import at
 from cofactor.types import Array, Stats
@@ -45,13 +45,7 @@ class HALS:
 
     def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
         """Return F after the sweeps; the sweeps share one gradient per row."""
-        out = np.array(F, order="C")
-        gram, cross = (np.asarray(a, dtype=out.dtype) for a in stats)
-        if self.tol > 0:
-            cpu.hals_solve(out, gram, cross, self.sweeps, self.tol)
-        else:
-            cpu.hals_sweeps(out, gram, cross, self.sweeps)
-        return out
+        return descent.hals(F, *stats, self.sweeps, self.tol)
 
 
 @dataclass(frozen=True)

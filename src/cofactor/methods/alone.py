@@ -63,7 +63,7 @@ class Alone:
 
 def _widest(X: Data, count: int | None) -> Array | None:
     """Return the ``count`` columns with the largest sums, in order, if X has at least twice as many; else None."""
-    if count is None or X.shape[1] < 2 * count or arrays.is_held(X):
+    if count is None or X.shape[1] < 2 * count or (arrays.is_held(X) and not arrays.is_placed(X)):
         return None
     sums = arrays.times_codes(X, np.ones((X.shape[0], 1), X.dtype)).ravel()
     return np.sort(np.argsort(-sums, kind="stable")[:count])
@@ -71,7 +71,7 @@ def _widest(X: Data, count: int | None) -> Array | None:
 
 def _spread(X: Data, H: Array, W: Array, index: Array) -> Array:
     """Return the factor (rows at norm 1) of all columns for the codes of some of them, at ``index``, where it is H."""
-    F = np.zeros((X.shape[1], len(H)), H.dtype)
+    F = np.zeros((X.shape[1], len(H)), H.dtype, like=H)
     F[index] = H.T
     return normalize(HALS(SPREADING)(F, for_factor(X, W)).T)
 

@@ -123,7 +123,7 @@ class Averaged:
     ) -> tuple[Array, Array, float]:
         """Run the sweeps: codes first, then the factor, pulled to the aligned broadcast now and then."""
         align = at(self.align, t)
-        F, W_old, F_old = np.ascontiguousarray(H.T), None, None
+        F, W_old, F_old = arrays.contiguous(H.T), None, None
         rows, stats = X, Stats(H, H)
         for s in range(self.sweeps):
             time = t * self.sweeps + s if self.count_sweeps else t
@@ -132,7 +132,7 @@ class Averaged:
             rows, stats = self.factor_stats(X, W, rng)
             F, F_old = self.update(F, self._anchored(stats, Hb), time, F_old), F
             if self.gamma and align is not None and (s + 1) % ALIGN_EVERY == 0:
-                F = np.ascontiguousarray(pull(F.T, Hb, align(F.T, Hb), self.gamma).T)
+                F = arrays.contiguous(pull(F.T, Hb, align(F.T, Hb), self.gamma).T)
             if not self.codes_first:
                 W, W_old = self.improve_codes(W, for_codes(X, F.T), time, W_old), W
         return W, F.T, 0.5 * arrays.square(rows) + gain(stats, F)

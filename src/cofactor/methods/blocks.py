@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -70,6 +71,10 @@ class Blocks:
                 f"{self.columns_here.start} to {self.columns_here.stop}."
             )
         return Blocks(a, b, self.first_row, self.first_column)
+
+    def parted(self, change: Callable[[Data], Data]) -> Blocks:
+        """Change both blocks."""
+        return Blocks(change(self.row_block), change(self.column_block), self.first_row, self.first_column)
 
     def astype(self, dtype: Any) -> Blocks:
         """Convert both blocks."""

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from cofactor.combine.align import drift
+from cofactor.local import arrays
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import shares
 from cofactor.method import Traits
@@ -79,7 +80,7 @@ class OneShot:
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Begin with nothing: the factorization belongs to the first step."""
-        return Local(np.zeros((data.shape[0], self.rank), data.dtype))
+        return Local(arrays.zeros((data.shape[0], self.rank), data))
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Factorize (once) and upload; a client of fewer than two rows sends zeros."""
@@ -95,7 +96,7 @@ class OneShot:
     def _factorize(self, X: Data, start: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Return (W, H) at the local rank, padded with zeros where the client has too few rows for it."""
         n, m = X.shape
-        W, H = np.zeros((n, self._local_rank), X.dtype), np.zeros((self._local_rank, m), X.dtype)
+        W, H = arrays.zeros((n, self._local_rank), X), arrays.zeros((self._local_rank, m), X)
         r = min(self._local_rank, n // ROWS_PER_COMPONENT, m)
         if r > 0:
             W[:, :r], H[:r] = self.factorize(X, r, rng, start[:r] if self.align else None)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cofactor.local import arrays
 from cofactor.local.columns import columns_of
-from cofactor.local.kernels import cpu
+from cofactor.local.kernels import descent
 from cofactor.local.penalties import UNPENALIZED, Penalties
 from cofactor.local.refit import SOLVE
 from cofactor.local.space import NonNegative, Space
@@ -92,7 +92,7 @@ class Summed:
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Codes of zero, every row new to the server; all arrays have one entry per row."""
-        codes = np.zeros((data.shape[0], self.rank), data.dtype)
+        codes = arrays.zeros((data.shape[0], self.rank), data)
         rows = {"square": arrays.row_squares(data), "fresh": np.ones(data.shape[0], bool)}
         return Local(codes, {**rows, "before": codes})
 
@@ -104,7 +104,7 @@ class Summed:
         stats = self.penalties.for_codes(stats, data.shape[1])
         new = _improve(self.update, _first_codes(codes, stats, known["fresh"]), stats, t, codes)
         old = np.where(known["fresh"][:, None], new, codes) if known["fresh"].any() else codes
-        y = cpu.extrapolate(new, old, 0.0 if self._pauses(shared) else float(shared.extra["momentum"]))
+        y = descent.extrapolate(new, old, 0.0 if self._pauses(shared) else float(shared.extra["momentum"]))
         gram = y.T @ y - codes.T @ codes if self.changes else y.T @ y
         arrays_sent = {
             "gram": np.outer(self._present(data), gram[np.triu_indices(self.rank)]).astype(gram.dtype, copy=False),
@@ -121,17 +121,20 @@ class Summed:
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Sum the statistics, update H, extrapolate or restart."""
         old, (sums, dtype) = shared.memory, self._sums(shared.memory, messages)
-        point, momentum = shared.factor.T.astype(np.float64), float(shared.extra["momentum"])
+        point = np.asarray(shared.factor.T, dtype=np.float64, like=sums["cross"])
+        momentum = float(shared.extra["momentum"])
         F, value = np.empty_like(point), float(sums.get("price", 0.0))
         for part, gram in zip(self._parts(), sums["gram"], strict=True):
             stats = self.penalties.for_factor(Stats(gram, sums["cross"][part]), float(sums.get("rows", 0.0)))
             living = stats if any(self.penalties.factor) else _alive(stats, point[part])  # what costs may as well go
             F[part] = _improve(self.update, point[part], living, t, old["factor"].T[part])
             value += gain(stats, F[part])
+        value = float(value)
         share, loss = _shares(sums["cross"], F), _loss(sums["square"], value)
         lost = _lost(share, t) & (self.space.kind == "real" and not self.penalties) & (loss > 0)
-        F[:, lost] = _split(F[:, np.argmax(share)], int(lost.sum()), t)
-        H = np.ascontiguousarray(F.T)
+        if lost.any():
+            F[:, lost] = _split(F[:, np.argmax(share)], int(lost.sum()), t)
+        H = arrays.contiguous(F.T)
         overflow = not np.isfinite(value)  # extrapolation can carry the scale of a dying component out of range
         if overflow or (momentum > 0 and value > old["gain"] and not self._pauses(shared)):
             extra = {"momentum": np.float64(momentum / SHRINK), "restart": np.bool_(True)}
@@ -249,6 +252,6 @@ def _shares(cross: Array, F: Array) -> Array:
 
 
 def _symmetric(upper: Array, k: int) -> Array:
-    gram = np.zeros((k, k))
+    gram = np.zeros((k, k), like=upper)
     gram[np.triu_indices(k)] = upper
     return gram + np.triu(gram, 1).T

@@ -1,0 +1,35 @@
+"""Sweeps over the rows of a half-problem, wherever its arrays are: numba in memory, Triton or torch on a device."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cofactor.local.kernels import cpu, tensor_sweeps
+from cofactor.local.placed import Placed, placed
+from cofactor.types import Array
+
+
+def hals(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0.0) -> Array:
+    """Return F (rows x k) after coordinate descent on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0.
+
+    With ``tol`` > 0 rows stop when a sweep moves them by at most ``tol`` times their norm. F follows the statistics to
+    where they are.
+    """
+    if isinstance(cross, Placed):
+        own = [placed(a, cross.tensor.device).astype(F.dtype, copy=False).tensor for a in (F, gram, cross)]
+        return Placed(tensor_sweeps.hals(*own, sweeps, tol))
+    out = np.array(F, order="C")
+    gram, cross = (np.asarray(a, dtype=out.dtype) for a in (gram, cross))
+    if tol > 0:
+        cpu.hals_solve(out, gram, cross, sweeps, tol)
+    else:
+        cpu.hals_sweeps(out, gram, cross, sweeps)
+    return out
+
+
+def extrapolate(new: Array, old: Array, momentum: float) -> Array:
+    """Return ``[new + momentum (new - old)]_+``."""
+    if isinstance(new, Placed):
+        moved = new + new.dtype.type(momentum) * (new - old)
+        return np.maximum(moved, 0)
+    return cpu.extrapolate(new, old, momentum)

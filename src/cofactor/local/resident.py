@@ -1,0 +1,272 @@
+"""Data on a device: dense in the narrowest type that holds them exactly, or CSR. Held data, as arrays.py knows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from cofactor.local.placed import Placed, placed
+from cofactor.local.tensors import numpy_type, tensor_of, torch, torch_type
+from cofactor.types import Array, Data, DataError
+
+BLOCK_BYTES = 256 << 20
+"""Bytes of a row block: no more of the data are copied, converted or looked at at a time."""
+
+
+def block_rows(shape: tuple[int, int], width: int = 4) -> int:
+    """Return how many rows make a block."""
+    return max(1, BLOCK_BYTES // max(shape[1] * width, 1))
+
+
+def split(F: Any) -> Any:
+    """Return a float32 tensor (k x a) as two of bfloat16, one under the other (2k x a): their sum has 16 bits of it."""
+    high = F.to(torch().bfloat16)
+    return torch().cat([high, (F - high.float()).to(torch().bfloat16)])
+
+
+def product(X: Any, F: Any) -> Any:
+    """``F X^T`` (k x n) of dense rows X (n x m) and F (k x m); narrow data are not widened in memory."""
+    if X.dtype == F.dtype:
+        return F @ X.T
+    parts = _narrow(split(F), X.T)
+    return parts[: len(F)] + parts[len(F) :]
+
+
+def product_of_codes(X: Any, FT: Any) -> Any:
+    """``F^T X`` (k x m) of dense rows X (n x m) and F^T (k x n).
+
+    cuBLAS is a third faster in single precision when X is the one that is transposed, ``(X^T F)^T``.
+    """
+    if X.dtype == FT.dtype:
+        return (X.T @ FT.T).T
+    parts = _narrow(split(FT), X)
+    return parts[: len(FT)] + parts[len(FT) :]
+
+
+def _narrow(A: Any, B: Any) -> Any:
+    """Multiply bfloat16 by bfloat16 into float32."""
+    if A.is_cuda:
+        return torch().mm(A, B, out_dtype=torch().float32)
+    return A.float() @ B.float()
+
+
+@dataclass(frozen=True, eq=False)
+class Resident:
+    """Dense rows X (n x m) on a device; ``dtype`` is that of the numbers that come out of products."""
+
+    tensor: Any
+    dtype: np.dtype[Any]
+
+    ndim = 2
+    __array_ufunc__ = None  # an array times this must fail, not loop over objects
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return tuple(self.tensor.shape)
+
+    @property
+    def device(self) -> Any:
+        """Where it is."""
+        return self.tensor.device
+
+    @property
+    def stored(self) -> str:
+        """The type in which the numbers are stored."""
+        return str(self.tensor.dtype).removeprefix("torch.")
+
+    def _factor(self, F: Any) -> Any:
+        return placed(F, self.device).tensor.to(torch_type(self.dtype))
+
+    def times_factor(self, H: Array) -> Any:
+        """``X H^T`` (n x k)."""
+        return Placed(product(self.tensor, self._factor(H)).T)
+
+    def times_codes(self, W: Array) -> Any:
+        """``X^T W`` (m x k)."""
+        return Placed(product_of_codes(self.tensor, self._factor(W).T).T)
+
+    def _blocks(self) -> Any:
+        step = block_rows(self.shape)
+        for low in range(0, self.shape[0], step):
+            yield self.tensor[low : low + step]
+
+    def row_squares(self) -> Array:
+        """``|x_i|^2`` of every row in double precision (n), on the host: whoever adds them up needs no device."""
+        return self._squares
+
+    @cached_property
+    def _squares(self) -> Array:
+        found = [block.to(torch().float64).square().sum(1) for block in self._blocks()]
+        return torch().cat(found).cpu().numpy()
+
+    def rows(self, index: Array) -> Resident:
+        """Return the rows at ``index``, on the device."""
+        return Resident(self.tensor[tensor_of(np.asarray(index), self.device)], self.dtype)
+
+    take = rows
+
+    def row_block(self, rows: slice) -> Array:
+        """Return consecutive rows in the memory of the host."""
+        return self.tensor[rows].to(torch_type(self.dtype)).cpu().numpy()
+
+    def column_block(self, columns: slice) -> Array:
+        """Return consecutive columns in the memory of the host."""
+        return self.tensor[:, columns].to(torch_type(self.dtype)).cpu().numpy()
+
+    def columns(self, index: Array) -> Resident:
+        """Return the columns at ``index``, on the device."""
+        return Resident(self.tensor[:, tensor_of(np.asarray(index), self.device)], self.dtype)
+
+    def stacked(self, others: list[Resident]) -> Resident:
+        """Return the rows of all of them, in order."""
+        parts = [part.tensor for part in (self, *others)]
+        if len({part.dtype for part in parts}) > 1:
+            parts = [part.to(torch_type(self.dtype)) for part in parts]
+        return Resident(torch().cat(parts), self.dtype)
+
+    def zeros(self, shape: Any) -> Any:
+        """Return zeros beside it."""
+        return Placed(torch().zeros(shape, dtype=torch_type(self.dtype), device=self.device))
+
+    def astype(self, dtype: Any) -> Resident:
+        """Return it with products in another type; what is stored stays where that can hold it."""
+        wanted = np.dtype(dtype)
+        if wanted == self.dtype:
+            return self
+        exact = wanted == np.float32 and self.tensor.dtype == torch().bfloat16
+        return Resident(self.tensor if exact else self.tensor.to(torch_type(wanted)), wanted)
+
+    def check(self, *, client: object = 0, signed: bool = False) -> Resident:
+        """Refuse NaN, infinite and negative values."""
+        refuse_values(self._blocks(), f"client {client}", signed=signed)
+        return self
+
+
+def refuse_values(blocks: Any, where: str, *, signed: bool) -> None:
+    """Refuse values that cannot be factorized, with the first cell in words."""
+    first = 0
+    for block in blocks:
+        low, high = (float(a) for a in torch().aminmax(block.float() if block.dtype == torch().bfloat16 else block))
+        if not (np.isfinite(low) and np.isfinite(high) and (signed or low >= 0)):
+            bad = ~torch().isfinite(block) | ((block < 0) & (not signed))
+            row, column = (int(i) for i in bad.nonzero()[0])
+            wanted = "finite values" if signed else "finite values >= 0"
+            raise DataError(
+                f"{where}: expected {wanted}, found {float(block[row, column])} at row {first + row}, column {column}; "
+                "drop, impute, shift or clip them first.",
+                column,
+            )
+        first += len(block)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidentSparse(Resident):
+    """CSR rows on a device, and their transpose, so that both products go along rows."""
+
+    transposed: Any = None
+
+    @property
+    def stored(self) -> str:
+        """The type in which the numbers are stored."""
+        return f"csr {numpy_type(self.tensor.dtype)}"
+
+    def times_factor(self, H: Array) -> Any:
+        """``X H^T`` (n x k)."""
+        return Placed(torch().sparse.mm(self.tensor, self._factor(H).T))
+
+    def times_codes(self, W: Array) -> Any:
+        """``X^T W`` (m x k)."""
+        return Placed(torch().sparse.mm(self.transposed, self._factor(W)))
+
+    @cached_property
+    def _squares(self) -> Array:
+        return np.asarray(self._host.multiply(self._host).astype(np.float64).sum(axis=1)).ravel()
+
+    @cached_property
+    def _host(self) -> Any:
+        parts = (self.tensor.values(), self.tensor.col_indices(), self.tensor.crow_indices())
+        return sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=self.shape)
+
+    def rows(self, index: Array) -> ResidentSparse:
+        """Return the rows at ``index``, on the device."""
+        return resident_sparse(self._host[index], self.device)
+
+    take = rows
+
+    def row_block(self, rows: slice) -> Any:
+        """Return consecutive rows in the memory of the host."""
+        return self._host[rows]
+
+    def column_block(self, columns: slice) -> Any:
+        """Return consecutive columns in the memory of the host."""
+        return self._host.tocsc()[:, columns]
+
+    def columns(self, index: Array) -> ResidentSparse:
+        """Return the columns at ``index``, on the device."""
+        return resident_sparse(self._host.tocsc()[:, index].tocsr(), self.device)
+
+    def stacked(self, others: list[Any]) -> ResidentSparse:
+        """Return the rows of all of them, in order."""
+        return resident_sparse(sparse.vstack([part._host for part in (self, *others)], format="csr"), self.device)
+
+    def astype(self, dtype: Any) -> ResidentSparse:
+        """Convert."""
+        return self if np.dtype(dtype) == self.dtype else resident_sparse(self._host.astype(dtype), self.device)
+
+    def check(self, *, client: object = 0, signed: bool = False) -> ResidentSparse:
+        """Refuse NaN, infinite and negative values."""
+        refuse_values(
+            [self.tensor.values()[None]] if self.tensor.values().numel() else [], f"client {client}", signed=signed
+        )
+        return self
+
+
+def resident_sparse(X: Any, device: Any) -> ResidentSparse:
+    """Put a scipy matrix on a device."""
+    halves = [_csr(part.tocsr(), device) for part in (X, X.T)]
+    return ResidentSparse(halves[0], np.dtype(X.dtype), transposed=halves[1])
+
+
+def _csr(X: Any, device: Any) -> Any:
+    parts = [tensor_of(a, device) for a in (X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data)]
+    return torch().sparse_csr_tensor(*parts, size=X.shape, check_invariants=False)
+
+
+def resident(X: Data, device: Any, dtype: np.dtype[Any]) -> Resident:
+    """Put dense rows on a device, a block at a time, as bfloat16 where that holds every number (float32 only).
+
+    Whatever the order of X in memory, no more than a block of it is copied on the host.
+    """
+    n, m = X.shape
+    wanted = torch_type(dtype)
+    narrow = dtype == np.float32
+    kept = torch().empty((n, m), dtype=torch().bfloat16 if narrow else wanted, device=device)
+    step = block_rows((n, m), dtype.itemsize)
+    for low in range(0, n, step):
+        block = _moved(X[low : low + step], device, wanted)
+        if narrow and kept.dtype != wanted:
+            small = block.to(kept.dtype)
+            if bool((small.to(wanted) == block).all()):
+                kept[low : low + step] = small
+                continue
+            kept = _widened(kept, low, wanted)
+        kept[low : low + step] = block
+    return Resident(kept, dtype)
+
+
+def _widened(kept: Any, done: int, wanted: Any) -> Any:
+    """Return rows as they were before the first that bfloat16 does not hold."""
+    wide = torch().empty(kept.shape, dtype=wanted, device=kept.device)
+    wide[:done] = kept[:done]
+    return wide
+
+
+def _moved(block: Any, device: Any, wanted: Any) -> Any:
+    if isinstance(block, torch().Tensor):
+        return block.to(device, wanted)
+    return torch().from_numpy(np.ascontiguousarray(block)).to(device).to(wanted)

@@ -1,0 +1,84 @@
+"""Methods on a device: the same results, and nothing leaves it in a round."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from cofactor.engines.inline import Inline
+from cofactor.engines.loop import run
+from cofactor.local import tensors
+from cofactor.local.columns import SomeColumns
+from cofactor.methods import catalog
+from cofactor.methods.blocks import blocks
+from cofactor.plan import Privacy
+from cofactor.types import CofactorError
+
+torch = pytest.importorskip("torch")
+THERE = Inline(device="cpu")
+rng = np.random.default_rng(0)
+H = rng.uniform(size=(4, 30)) ** 3
+XS = [rng.uniform(size=(n, 4)) ** 3 @ H + 0.01 * rng.uniform(size=(n, 30)) for n in (40, 60, 30)]
+
+
+@pytest.mark.parametrize("name", ["exact", "oneshot", "fedavg", "fnmf-lap", "fedprox", "syn-sd", "shared-own"])
+def test_a_method_finds_on_a_device_what_it_finds_in_memory(name):
+    method = catalog.make(name, 4)
+    here, there = run(method, XS, rounds=8), run(method, XS, rounds=8, engine=THERE)
+    np.testing.assert_allclose(there.factor, here.factor, atol=1e-5)
+    for a, b in zip(there.codes, here.codes, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * b.max())
+    assert there.history[-1].loss == pytest.approx(here.history[-1].loss, rel=1e-5)
+
+
+def test_blocks_on_a_device():
+    X = np.vstack(XS)
+    method = catalog.make("dsanls", 4, shape=X.shape, iterations=6)
+    here, there = run(method, blocks(X, 2)), run(method, blocks(X, 2), engine=THERE)
+    np.testing.assert_allclose(there.factor, here.factor, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["sparse", "some columns", "float32", "tiny clients"])
+def test_data_of_every_form(form):
+    Xs, options, tol = XS, {"start": "random"}, 1e-5
+    if form == "sparse":
+        Xs = [sparse.csr_array(X * (X > 0.1)) for X in XS]
+    if form == "some columns":
+        known = [np.arange(30), np.arange(20), np.arange(5, 30)]
+        Xs = [SomeColumns(X[:, i], i, 30) for X, i in zip(XS, known, strict=True)]
+        options = {"groups": tuple(np.repeat([0, 1, 2], [5, 15, 10]).tolist())}
+    if form == "float32":
+        Xs, tol = [X.astype(np.float32) for X in XS], 1e-3
+    if form == "tiny clients":
+        Xs = [XS[0][i : i + 5] for i in range(0, 40, 5)]
+    method = catalog.make("exact", 4, **options)
+    here, there = run(method, Xs, rounds=5), run(method, Xs, rounds=5, engine=THERE)
+    np.testing.assert_allclose(there.factor, here.factor, atol=tol)
+    assert there.codes[0].dtype == here.codes[0].dtype
+
+
+def test_nothing_leaves_the_device_in_a_round():
+    left = []
+    run(
+        catalog.make("exact", 4, start="random"),
+        XS,
+        rounds=6,
+        engine=THERE,
+        callbacks=[lambda line, shared: left.append(tensors.departures["bytes"])],
+    )
+    assert len(set(left)) == 1
+
+
+def test_tensors_in_tensors_out():
+    for name, data in (("exact", XS), ("felb", [X > 0.3 for X in XS])):
+        method = catalog.make(name, 4)
+        here = run(method, data, rounds=3)
+        there = run(method, [torch.from_numpy(np.asarray(X, dtype=float)) for X in data], rounds=3)
+        assert isinstance(there.factor, torch.Tensor)
+        assert all(isinstance(W, torch.Tensor) for W in there.codes)
+        np.testing.assert_allclose(there.factor.numpy(), here.factor, atol=1e-5)
+
+
+def test_what_no_device_takes_is_refused():
+    for name, options in (("felb", {}), ("dp-moments", {"privacy": Privacy(epsilon=1.0, delta=1e-6)})):
+        with pytest.raises(CofactorError, match="device 'cpu': expected a method on real numbers"):
+            run(catalog.make(name, 4, **options), [X > 0.3 for X in XS], engine=THERE)

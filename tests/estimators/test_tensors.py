@@ -1,0 +1,70 @@
+"""Tensors of torch in, tensors out; a device; and scikit-learn's own checks of the array API, in their own process."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cofactor import FederatedBMF, FederatedNMF
+from cofactor.engines.inline import Inline
+from cofactor.types import CofactorError
+
+torch = pytest.importorskip("torch")
+rng = np.random.default_rng(0)
+X = rng.uniform(size=(60, 4)) ** 3 @ rng.uniform(size=(4, 20)) ** 3
+
+CHECKS = """
+from sklearn.utils.estimator_checks import check_array_api_input
+from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF
+for estimator in (FederatedNMF(random_state=0), FederatedNMF(2, method="oneshot"),
+                  FederatedNMF(3, method="fnmf-lap", rounds=3)):
+    for space, device, dtype in (("numpy", None, None), ("torch", "cpu", "float64"), ("torch", "cpu", "float32")):
+        check_array_api_input("x", estimator, space, device, dtype, check_values=True)
+        print("passed")
+for estimator in (FederatedBMF(threshold=0.5, random_state=0), FederatedKMeans(3, random_state=0),
+                  FederatedBMF(2, threshold=0.5, method="felb", rounds=5, sweeps=1),
+                  FederatedBMF(threshold=0.5, method="boolean-exact", rounds=5, sweeps=0),
+                  FederatedKMeans(3, method="simplex", random_state=0)):
+    check_array_api_input("x", estimator, "numpy", expect_only_array_outputs=False)
+    print("passed")
+"""
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("many", [False, True])
+def test_tensors_in_tensors_out(device, many):
+    tensor, data = torch.from_numpy(X), X
+    if many:
+        tensor, data = [tensor[:20], tensor[20:]], [X[:20], X[20:]]
+    here = FederatedNMF(4, random_state=0, rounds=8).fit(data)
+    there = FederatedNMF(4, random_state=0, rounds=8, device=device).fit(tensor)
+    assert isinstance(there.components_, torch.Tensor)
+    np.testing.assert_allclose(there.components_.numpy(), here.components_, atol=1e-5)
+    assert there.score(tensor) == pytest.approx(here.score(data), abs=1e-6)
+    codes, wanted = there.transform(tensor), here.transform(data)
+    for a, b in zip(codes, wanted, strict=True) if many else [(codes, wanted)]:
+        assert isinstance(a, torch.Tensor)
+        np.testing.assert_allclose(a.numpy(), b, atol=1e-5 * b.max())
+    back = there.inverse_transform(codes)
+    assert isinstance(back[0] if many else back, torch.Tensor)
+
+
+def test_bits_of_tensors():
+    bits = (X > 0.3).astype(float)
+    here, there = (FederatedBMF(3, random_state=0).fit(a) for a in (bits, torch.from_numpy(bits)))
+    np.testing.assert_array_equal(there.components_.numpy(), here.components_)
+
+
+def test_a_device_goes_without_an_engine():
+    with pytest.raises(CofactorError, match=r"Inline\(device"):
+        FederatedNMF(4, device="cpu", engine=Inline()).fit(X)
+
+
+def test_scikit_learns_checks_of_the_array_api_pass():
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHECKS], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["passed"] * 14, done.stdout + done.stderr

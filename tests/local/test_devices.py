@@ -1,0 +1,119 @@
+"""Data on a device: stored narrowly, streamed, sparse; sweeps there; and what cannot be put there."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from cofactor.local import arrays, devices
+from cofactor.local.kernels import descent
+from cofactor.local.placed import placed, to_host
+from cofactor.local.streamed import Streamed
+from cofactor.local.updates import HALS, ProximalCD
+from cofactor.types import CofactorError, DataError, Stats
+
+torch = pytest.importorskip("torch")
+rng = np.random.default_rng(1)
+PIXELS = rng.integers(0, 256, size=(40, 30)).astype(np.float32)
+REAL = rng.uniform(size=(40, 30)).astype(np.float32)
+W, H = rng.uniform(size=(40, 3)).astype(np.float32), rng.uniform(size=(3, 30)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("X", "stored"),
+    [
+        (PIXELS, "bfloat16"),
+        (PIXELS.astype(np.uint8), "bfloat16"),
+        (PIXELS > 100, "bfloat16"),
+        (REAL, "float32"),
+        (PIXELS.astype(np.float64), "float64"),
+        (np.asfortranarray(PIXELS), "bfloat16"),
+        (REAL[::2], "float32"),
+        (sparse.csr_array(PIXELS), "csr float32"),
+    ],
+)
+def test_data_are_stored_narrowly_and_multiplied_nearly_exactly(X, stored):
+    found = devices.place(X, "cpu")
+    assert found.stored == stored
+    dense = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+    n = len(dense)
+    np.testing.assert_allclose(to_host(arrays.times_factor(found, H)), dense @ H.T, rtol=3e-5)
+    np.testing.assert_allclose(to_host(arrays.times_codes(found, W[:n])), dense.T @ W[:n], rtol=3e-5)
+    np.testing.assert_allclose(arrays.row_squares(found), (dense**2).sum(1), rtol=1e-6)
+
+
+def test_a_number_that_bfloat16_does_not_hold_widens_all_rows(monkeypatch):
+    monkeypatch.setattr("cofactor.local.resident.BLOCK_BYTES", 30 * 4 * 8)  # blocks of eight rows
+    X = PIXELS.copy()
+    X[35, 3] = 257.0
+    found = devices.place(X, "cpu")
+    assert found.stored == "float32"
+    np.testing.assert_array_equal(found.row_block(slice(0, 40)), X)
+
+
+@pytest.mark.parametrize("X", [REAL, np.asfortranarray(REAL), PIXELS[:, ::-1]])
+def test_streamed_rows_give_the_products_of_all_rows(monkeypatch, X):
+    monkeypatch.setattr("cofactor.local.resident.BLOCK_BYTES", 30 * 4 * 8)
+    found = Streamed(X, torch.device("cpu"), np.dtype(np.float32))
+    np.testing.assert_allclose(to_host(found.times_factor(H)), X @ H.T, rtol=1e-5)
+    np.testing.assert_allclose(to_host(found.times_codes(W)), X.T @ W, rtol=1e-5)
+    np.testing.assert_allclose(found.row_squares(), (X.astype(np.float64) ** 2).sum(1))
+
+
+def test_data_that_do_not_fit_are_streamed_with_a_warning(monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("cofactor.local.devices.resident", full)
+    with pytest.warns(UserWarning, match="do not fit on cpu .*streamed"):
+        found = devices.place(REAL, "cpu")
+    assert isinstance(found, Streamed)
+    assert found.source is REAL
+
+
+@pytest.mark.parametrize("k", [1, 5, 300])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("update", [HALS(2), HALS(200, tol=1e-6), ProximalCD(0.1, 2)])
+def test_sweeps_on_a_device_are_those_in_memory(k, dtype, update):
+    own = np.random.default_rng(k)
+    B = own.uniform(size=(k, 2 * k + 3)).astype(dtype)
+    F = own.uniform(size=(9, k)).astype(dtype)
+    B[0] *= k > 1  # a component that nothing is made of keeps its codes
+    stats = Stats(B @ B.T, own.uniform(size=(9, 2 * k + 3)).astype(dtype) @ B.T)
+    there = Stats(*(placed(a, torch.device("cpu")) for a in stats))
+    wanted, found = update(F, stats), to_host(update(F, there))
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=2e-3 if k == 300 else 2e-5)
+
+
+def test_extrapolation_on_a_device_is_that_in_memory():
+    a, b = rng.normal(size=(2, 6, 4)).astype(np.float32)
+    found = descent.extrapolate(*(placed(x, torch.device("cpu")) for x in (a, b)), 0.3)
+    np.testing.assert_allclose(to_host(found), descent.extrapolate(a, b, 0.3), rtol=1e-6)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_no_cuda_names_what_torch_found():
+    with pytest.raises(CofactorError, match=rf"'cuda'.*found torch {torch.__version__.split('+')[0]}.*sees 0"):
+        devices.find("cuda")
+
+
+def test_a_device_that_there_is_not_is_named():
+    with pytest.raises(CofactorError, match="found 'gpu'"):
+        devices.find("gpu")
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"), [(np.nan, "nan at row 3, column 4"), (-1.0, "-1.0 at row 3"), (np.inf, "inf")]
+)
+def test_values_are_checked_on_the_device(value, cell):
+    X = REAL.copy()
+    X[3, 4] = value
+    with pytest.raises(DataError, match=cell):
+        devices.place(X, "cpu").check(client=2)
+
+
+def test_texts_and_vectors_are_refused():
+    with pytest.raises(DataError, match="dtype"):
+        devices.place(np.array([["a"]]), "cpu")
+    with pytest.raises(DataError, match=r"shape \(3,\)"):
+        devices.place(np.ones(3), "cpu")
