@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cofactor import __version__
-from cofactor.cli import federation, keyring, privacy, recommending, reproducing
+from cofactor.cli import federation, forgetting, keyring, privacy, recommending, reproducing
 from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair, with_options
 from cofactor.jobs.settings import Settings, panel
 
@@ -34,6 +34,7 @@ for command in (
     federation.join,
     federation.approve,
     federation.watch,
+    forgetting.forget,
     recommending.recommend,
     recommending.similar,
     reproducing.reproduce,

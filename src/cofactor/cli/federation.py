@@ -103,7 +103,7 @@ def examine(path: Path, *, as_json: bool) -> int:
 def fit(given: dict[str, Any], out: Path, config: Path | None, home: Path, *, quiet: bool) -> None:
     """Run over the clients of a federation, and bring the factor back."""
     from cofactor.engines.flare_clients import Patience
-    from cofactor.federation import driver
+    from cofactor.federation import submitting
     from cofactor.federation.invite import Federation
     from cofactor.federation.terms import read_config, settled
 
@@ -112,14 +112,21 @@ def fit(given: dict[str, Any], out: Path, config: Path | None, home: Path, *, qu
         found, patience = read_config(config, made.clients)
     else:
         found, patience = settled({"inputs": made.clients, **given, "engine": "flare"}), Patience()
-    driver.fit(made, found, patience, out, _teller(quiet=quiet))
+    submitting.fit(made, found, patience, out, _teller(quiet=quiet))
 
 
 def resume(out: Path, *, quiet: bool) -> None:
     """Go on with a run of a federation."""
-    from cofactor.federation import driver
+    from cofactor.federation import submitting
 
-    driver.resume(out, _teller(quiet=quiet))
+    submitting.resume(out, _teller(quiet=quiet))
+
+
+def forget(out: Path, client: str, *, quiet: bool) -> None:
+    """Take a client out of a run of a federation."""
+    from cofactor.federation import submitting
+
+    submitting.forget(out, client, _teller(quiet=quiet))
 
 
 def is_federated(out: Path) -> bool:

@@ -156,6 +156,8 @@ def show(
     masks = RunFolder.open(run).manifest_record().masks
     if masks:
         Console(soft_wrap=True, highlight=False).print(f"Under masks. {masks}")
+    for name in RunFolder.open(run).config().forgotten:
+        Console().print(f"{name} was forgotten; what had left it is in the ledgers below {run / 'forgotten'}.")
     if ledgers.TOGETHER in names:
         Console().print("A line of clients together stands for one message of each; the ledger says of which.")
 

@@ -42,13 +42,13 @@ def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: 
     """Fit from a configuration file or from the options given; both together are an error."""
     if given.get("engine") == "flare":
         federation.fit(_without_engine(given, config_file), out, config_file, home, quiet=quiet or as_json)
-        _conclude(RunFolder.open(out), as_json=as_json, quiet=quiet)
+        conclude(RunFolder.open(out), as_json=as_json, quiet=quiet)
         return
     config = _config(given, config_file)
     with interrupted(out), Progress(quiet=quiet or as_json or not speaks()) as progress:
         folder = jobs.fit(config, out, callbacks=[progress], announce=_announcer(progress))
     if speaks():
-        _conclude(folder, as_json=as_json, quiet=quiet)
+        conclude(folder, as_json=as_json, quiet=quiet)
 
 
 @contextmanager
@@ -98,15 +98,15 @@ def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
     """Continue an interrupted run."""
     if federation.is_federated(run):
         federation.resume(run, quiet=quiet or as_json)
-        _conclude(RunFolder.open(run), as_json=as_json, quiet=quiet)
+        conclude(RunFolder.open(run), as_json=as_json, quiet=quiet)
         return
     with interrupted(run), Progress(quiet=quiet or as_json or not speaks()) as progress:
         folder = jobs.resume(run, callbacks=[progress], announce=_announcer(progress))
     if speaks():
-        _conclude(folder, as_json=as_json, quiet=quiet)
+        conclude(folder, as_json=as_json, quiet=quiet)
 
 
-def _conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
+def conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
     """Write the report, and say what came out and where it lies."""
     from cofactor.report.html import render
 

@@ -148,7 +148,11 @@ class FlareSession:
         saved = checkpoint.load(Team())
         if saved is None:
             return None
-        counted, last = saved.locals[0].codes, len(saved.history) - 1
+        last = len(saved.history) - 1
+        known = saved.locals[0].codes
+        counted = np.concatenate([known, np.full(self.n_clients - len(known), -1)])  # clients that came late
+        for name in self.clients.names[len(known) :]:
+            self.clients.tell(name, f"has come late, and takes part from round {last + 1} on")
         begun = max(t for t in self.method.traits.stages if t <= last)
         names, lost = {}, []
         for j, held in self._all("held", dict.fromkeys(range(self.n_clients))).items():

@@ -62,6 +62,10 @@ class LeftOut(ClientError):
         self.clients = list(clients)
 
 
+class Unfit(LeftOut):
+    """Clients have come late whose data do not fit the run: the others go on without them."""
+
+
 class Wire(Protocol):
     """What carries bytes to clients and back."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from cofactor.engines import secure
 from cofactor.engines.checkpoint import Checkpoint, State
@@ -32,6 +33,8 @@ WORK: dict[str, Callable[..., Any]] = {
 """All that a server may ask a client to do besides stepping; nothing else can be named."""
 AFTER_STEP: dict[str, Callable[..., Any]] = {secure.bring.__name__: secure.bring}
 LOG = logging.getLogger("cofactor.client")
+LARGE = 10**7
+"""Cells of data from which on a client takes all threads of BLAS; below, one: its sums are those of any engine."""
 
 
 class Desk:
@@ -121,6 +124,7 @@ class Member:
 
     def __post_init__(self) -> None:
         self.host = Host(self.method, [self.data], self.seed, first=self.number, stacks=False)
+        self.threads = ThreadpoolController()
         shape = self.method.start(self.data.shape[1], np.random.default_rng(0)).factor.shape
         self.shape = tuple(shape)
 
@@ -160,7 +164,8 @@ class Member:
             self._take_back(counted)
         self.before = _Before(self.host.stage, self.host.units[0].local, dict(self.host.own), self.rounds)
         try:
-            [answer] = self.host.step(shared, t, np.array([self.number]))
+            with self._blas():
+                [answer] = self.host.step(shared, t, np.array([self.number]))
             found = answer.message if after is None else after(self.host, [answer])
             self.sending(t, answer.message)
         except BaseException:
@@ -179,6 +184,11 @@ class Member:
         for a in (shared.factor, *shared.extra.values()):
             if not (isinstance(a, np.ndarray | np.generic) and np.isfinite(a).all()):
                 raise Refused("order")
+
+    def _blas(self) -> Any:
+        """Limit BLAS to one thread, unless there is work for more."""
+        small = int(np.prod(self.data.shape)) < LARGE
+        return self.threads.limit(limits=1 if small else None, user_api="blas")
 
     def _take_back(self, counted: int) -> None:
         assert self.before is not None  # counted is possible
@@ -247,7 +257,8 @@ class Member:
         if factor.ndim != 2 or factor.shape[1] != self.data.shape[1] or not np.isfinite(factor).all():
             raise Refused("order")
         work = [self.close] if self.close is not None else []
-        done = self.host.finish(factor, work)
+        with self._blas():
+            done = self.host.finish(factor, work)
         return done.findings[0] if done.findings and wanted else None
 
 

@@ -35,6 +35,7 @@ class Over:
         share = 1.0 if isinstance(plan.participation, ByShare) else float(plan.participation)
         every = clients if plan.stream else self.traits.every / share
         self.rule = replace(plan.rule, patience=math.ceil(plan.rule.patience * every))
+        self.whole = share == 1 and plan.stream is None
         self.silent, self.never = np.ones(clients, bool), np.ones(clients, bool)
         self.judged = "factor" if plan.stream else self.traits.judged  # single answers have losses of single clients
         self.first = math.inf if self.traits.running and not plan.stream else 0
@@ -89,6 +90,8 @@ class Over:
             return "" if not used else "plan" if self.limit >= self.method.rounds else "rounds"
         last = len(self.traits.stages) - 1
         lines = [line for line in history if line.stage == last and line.round >= self.first]
+        if self.whole and lines:  # losses of other clients do not compare: one has come late, or was silent
+            lines = [line for line in lines if line.participants == lines[-1].participants]
         asked = self.rule.tol
         shown = asked == 0 or asked >= self.precision
         rule = self.rule if shown else replace(self.rule, tol=self.precision)

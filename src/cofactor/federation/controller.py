@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,11 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.signal import Signal
 
+from cofactor.federation import going_on
 from cofactor.federation.server_job import EVENTS, outcome, serve
 from cofactor.federation.terms import RunTerms
 from cofactor.federation.wire import FlareWire
+from cofactor.jobs import uploads
 
 PROGRESS, OUTCOME, RESULT = "progress", "outcome.json", "run"
 
@@ -56,10 +57,7 @@ class Rounds(Controller):
             error = found
         wire.close()
         folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT
-        folder.mkdir(parents=True, exist_ok=True)
-        for file in self.out.iterdir():
-            if file.is_file() and not file.name.startswith("checkpoint"):
-                shutil.copy(file, folder)
+        going_on.copy(self.out, folder, skip=("checkpoint", uploads.FILE, going_on.SETTLED))
         (folder / OUTCOME).write_text(json.dumps(outcome(error)))
 
     def stop_controller(self, fl_ctx: FLContext) -> None:

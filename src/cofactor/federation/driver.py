@@ -6,21 +6,20 @@ import io
 import json
 import logging
 import secrets
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cofactor.engines.flare_clients import GIVEN_UP, Patience
+from cofactor.engines.flare_clients import GIVEN_UP
 from cofactor.federation import kits
+from cofactor.federation.going_on import copy
 from cofactor.federation.invite import Federation
 from cofactor.federation.server_job import EVENTS, event
-from cofactor.federation.start import needs_flare
 from cofactor.federation.terms import RunTerms
-from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.types import CofactorError
 
@@ -33,40 +32,32 @@ Tell = Callable[[str, dict[str, Any]], Any]
 """("history" or "event", the line)."""
 
 
-def fit(federation: Federation, config: Config, patience: Patience, out: Path, tell: Tell) -> RunFolder:
-    """Run over the clients of a federation, through every interruption that can be survived."""
-    needs_flare()
-    if (out / "manifest.json").exists() or (out / NOTE).exists():
-        raise CofactorError(f"{out}: already holds a run; choose another --out, or `cofactor resume {out}`.")
-    terms = RunTerms(secrets.token_hex(12), config, patience)
-    out.mkdir(parents=True, exist_ok=True)
-    write_note(federation, terms, out)
-    return Driver(federation, terms, out, tell).run()
-
-
-def write_note(federation: Federation, terms: RunTerms, out: Path) -> None:
-    """Keep what is needed to go on with a run."""
-    note = {"home": str(federation.home.resolve()), "terms": terms.plain()}
-    (out / NOTE).write_text(json.dumps(note, indent=1))
-
-
-def resume(out: Path, tell: Tell) -> RunFolder:
-    """Go on with a run that was interrupted."""
-    note = json.loads((out / NOTE).read_text())
-    terms = RunTerms.read(note["terms"])
-    return Driver(Federation.read(Path(note["home"])), terms, out, tell).run()
-
-
 def _lines(file: Path) -> list[str]:
     """Return the lines of a file, none of one that is not there."""
     return file.read_text().splitlines() if file.exists() else []
 
 
 class Driver:
-    """One run, over as many jobs as it takes."""
+    """One run, over as many jobs as it takes.
 
-    def __init__(self, federation: Federation, terms: RunTerms, out: Path, tell: Tell) -> None:
+    ``asked`` are all clients that were to take part, ``jobs`` what was submitted so far, ``old`` jobs whose results are
+    deleted at the server when the run is done.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        terms: RunTerms,
+        out: Path,
+        tell: Tell,
+        *,
+        asked: list[str] | None = None,
+        jobs: list[str] | None = None,
+        old: list[str] | None = None,
+    ) -> None:
         self.federation, self.terms, self.out, self.tell = federation, terms, out, tell
+        self.asked, self.jobs, self.old = asked or terms.names, jobs or [], old or []
+        self.unfit: set[str] = set()
         self.session: Any = None
         self.own: list[str] = []
         self.seen = {"history.jsonl": 0, EVENTS: 0}
@@ -76,11 +67,14 @@ class Driver:
     def run(self) -> RunFolder:
         """Submit jobs until one is done; refusals and errors end it, and so do jobs that come to nothing."""
         idle, until = 0, time.monotonic() + self.terms.patience.approval
+        self._write_note()
         try:
             while True:
                 before = self.seen["history.jsonl"]
-                state = self._follow(self._surely(self._submit))
+                state = self._follow(self.surely(self._submit))
                 if state["state"] == "done":
+                    for job in self.old:
+                        self.surely(partial(self._delete, job), vanished="gone")
                     return RunFolder.open(self.out)
                 idle = 0 if self.seen["history.jsonl"] > before else idle + 1
                 if state["state"] in ("refused", "failed") or (idle > IDLE and time.monotonic() > until):
@@ -88,8 +82,31 @@ class Driver:
                 self._event(f"the job has ended: {state['text']} It is submitted again.")
                 if state["state"] == "fewer":
                     self._leave_out(state["clients"])
+                elif state["state"] == "unfit":
+                    self.unfit |= set(state["clients"])
+                    self.terms = self.terms.without(self.terms.run, state["clients"])
+                elif late := self.surely(self.late):
+                    self.terms = self.terms.joined_by(late)
+                self._write_note()
         finally:
-            self._close()
+            self.close()
+
+    def _write_note(self) -> None:
+        """Keep what is needed to go on with the run."""
+        note = {"home": str(self.federation.home.resolve()), "terms": self.terms.plain()}
+        (self.out / NOTE).write_text(json.dumps({**note, "asked": self.asked, "jobs": self.jobs}, indent=1))
+
+    def late(self) -> list[str]:
+        """Return clients that should have been there and are there now: the next job will have them from its start.
+
+        Noise and masks are made for those that are in a run, so that nobody comes late to such a one.
+        """
+        config = self.terms.config
+        missing = [name for name in self.asked if name not in {*self.terms.names, *self.unfit}]
+        if not missing or config.privacy is not None or config.secure:
+            return []
+        there = {info.name for info in self.session.get_connected_client_list()}
+        return [name for name in missing if name in there]
 
     def _leave_out(self, clients: list[str]) -> None:
         """Begin anew without some clients; a private run would release its first rounds twice."""
@@ -98,7 +115,6 @@ class Driver:
         self.own += (self.out / EVENTS).read_text().splitlines()
         self.terms = self.terms.without(secrets.token_hex(12), clients)
         self.seen = dict.fromkeys(self.seen, 0)
-        write_note(self.federation, self.terms, self.out)
         for name in ("history.jsonl", "manifest.json"):
             (self.out / name).unlink(missing_ok=True)
 
@@ -107,12 +123,12 @@ class Driver:
         self.lost.clear()
         while True:
             time.sleep(POLL)
-            status = str(self._surely(lambda: self.session.get_job_meta(job).get("status"), vanished="gone"))
+            status = str(self.surely(lambda: self.session.get_job_meta(job).get("status"), vanished="gone"))
             if status == "gone":
                 return {"state": "short", "text": "the server has lost the job."}
             if status.startswith("FINISHED"):
                 return self._fetch(job, status)
-            if not self._look(job) and self._surely(self._born) != self.born:
+            if not self._look(job) and self.surely(self._born) != self.born:
                 return {"state": "short", "text": "the server was started anew without the job."}
 
     def _born(self) -> Any:
@@ -124,7 +140,7 @@ class Driver:
         from nvflare.fuel.flare_api.api_spec import JobNotRunning
 
         try:
-            asked = {**self.seen, "pause": self._is_back()}
+            asked = {**self.seen, "pause": self._is_back() or bool(self.late())}
             self._progress(self.session.do_app_command(job, "progress", asked))
         except JobNotRunning:
             return False
@@ -156,15 +172,13 @@ class Driver:
     def _fetch(self, job: str, status: str) -> dict[str, Any]:
         """Bring the run folder back, and show what came after the last look; without one, the job died in mid-run."""
         with tempfile.TemporaryDirectory() as folder:
-            where = Path(self._surely(lambda: self.session.download_job_result(job, folder)))
+            where = Path(self.surely(lambda: self.session.download_job_result(job, folder)))
             found = next(iter(where.rglob("run/outcome.json")), None)
             if found is None:
                 return {"state": "short", "text": f"it was {status.removeprefix('FINISHED:').lower()}."}
             outcome = json.loads(found.read_text())
             self._progress({name: _lines(found.parent / name)[count:] for name, count in self.seen.items()})
-            for file in found.parent.iterdir():
-                if file.name != found.name:
-                    shutil.copy(file, self.out / file.name)
+            copy(found.parent, self.out, skip=(found.name,))
             self._merge()
             return outcome
 
@@ -173,6 +187,9 @@ class Driver:
         file = self.out / EVENTS
         lines = dict.fromkeys([*self.own, *_lines(file)])
         file.write_text("".join(f"{line}\n" for line in sorted(lines, key=lambda line: str(json.loads(line)["time"]))))
+
+    def _delete(self, job: str) -> None:
+        self.session.delete_job(job)
 
     def _submit(self) -> str:
         self.born = self._born()
@@ -189,9 +206,12 @@ class Driver:
             (app.parent.parent / "meta.json").write_text(json.dumps(meta))
             (app / "config_fed_server.json").write_text(json.dumps(server))
             (app / "config_fed_client.json").write_text(json.dumps(client))
-            return str(self.session.submit_job(str(Path(folder) / "run")))
+            job = str(self.session.submit_job(str(Path(folder) / "run")))
+        self.jobs = [*self.jobs, job]
+        self._write_note()
+        return job
 
-    def _surely(self, work: Callable[[], Any], vanished: Any = None) -> Any:
+    def surely(self, work: Callable[[], Any], vanished: Any = None) -> Any:
         """Do it with a session that works; a server that is gone may take a while to come back."""
         from nvflare.fuel.flare_api.api_spec import (
             AuthenticationError,
@@ -213,7 +233,7 @@ class Driver:
             except (AuthenticationError, AuthorizationError, InvalidJobDefinition) as error:
                 raise CofactorError(f"the server of the federation refuses: {error}.") from error
             except Exception as error:
-                self._close()
+                self.close()
                 if time.monotonic() > until:
                     where = f"{self.federation.host}, port {self.federation.port}"
                     raise CofactorError(f"{where}: expected the server of the federation ({error}).") from error
@@ -229,7 +249,8 @@ class Driver:
         with redirect_stdout(io.StringIO()):
             return new_secure_session(kits.LEAD, str((self.federation.home / "lead").resolve()), timeout=10.0)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Leave the server."""
         session, self.session = self.session, None
         if session is not None:
             with suppress(Exception):

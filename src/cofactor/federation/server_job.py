@@ -14,9 +14,10 @@ import numpy as np
 
 from cofactor.assurance.spending import record
 from cofactor.engines.flare import Flare
-from cofactor.engines.flare_clients import Clients, LeftOut, Refused, Short, Wire
+from cofactor.engines.flare_clients import Clients, LeftOut, Refused, Short, Unfit, Wire
 from cofactor.engines.flare_format import FormatError
-from cofactor.federation.features import Common, Said, common
+from cofactor.federation import going_on
+from cofactor.federation.features import Common, Said
 from cofactor.federation.terms import RunTerms
 from cofactor.jobs.conclude import Finding
 from cofactor.jobs.folder import RunFolder
@@ -64,12 +65,11 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
     clients = Clients(wire, terms.names, terms.run, terms.patience, log)
     clients.meet()
     said = _hello(clients, log)
-    found = common(said, terms.config.features, terms.names)
+    found, dtype = going_on.agreed(terms, said, out)
     if terms.config.rank > found.features:
         raise CofactorError(f"rank: expected at most {found.features} (the features), found {terms.config.rank}.")
     facts = _facts(terms, said, found)
     method, plan = terms.made(facts)
-    dtype = np.result_type(*(one.dtype for one in said.values())).str
     _settle(clients, terms, found, facts, dtype)
     names = _names(clients, found)
     engine = Flare(clients, found.features, _Reading(terms.names, found.features))
@@ -77,7 +77,7 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
     known = [found.columns[j] for j in sorted(said)] if found.union else None
     inputs = Inputs(terms.names, remotes, names, [""] * len(terms.names), known)
     rounds = None if plan.stream else plan.rounds or ROUNDS
-    job = Job(terms.config, method, plan, inputs, terms.names, Place(engine), rounds)
+    job = going_on.begun(Job(terms.config, method, plan, inputs, terms.names, Place(engine), rounds), terms, out.parent)
     folder = _folder(out, job, said)
 
     def ends(line: Any, shared: Any) -> bool:
@@ -86,7 +86,9 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
         return False
 
     log("", f"begins after {time.time() - started:.1f} s")
-    return carry(job, folder, [ends])
+    carry(job, folder, [ends])
+    going_on.ended(terms, out)
+    return folder
 
 
 def _hello(clients: Clients, log: Log) -> dict[int, Said]:
@@ -192,12 +194,14 @@ def _few(numbers: Array) -> bool:
 def outcome(error: Exception | None) -> dict[str, Any]:
     """Return how a job ended, for whoever submitted it.
 
-    It is done, short (to be resumed when clients are back), fewer (to begin anew without some), refused, or failed.
+    It is done, short (to be resumed when clients are back), fewer (to begin anew without some), unfit (to go on without
+    some that came late), refused, or failed.
     """
     if error is None:
         return {"state": "done", "text": ""}
     if isinstance(error, LeftOut):
-        return {"state": "fewer", "text": str(error), "clients": error.clients}
+        state = "unfit" if isinstance(error, Unfit) else "fewer"
+        return {"state": state, "text": str(error), "clients": error.clients}
     if isinstance(error, Refused):
         return {"state": "refused", "text": str(error)}
     state = "short" if isinstance(error, Short) else "failed"

@@ -22,12 +22,17 @@ NOT_HERE = ("split", "group_by", "ratings", "holdout", "label", "scheduler", "pr
 
 @dataclass(frozen=True)
 class RunTerms:
-    """A run: its name, which is never used again, its settings, its clients in order, and how long they are awaited."""
+    """A run: its name, which is never used again, its settings, its clients in order, and how long they are awaited.
+
+    ``after`` names a run of the same server that this one goes on from, with fewer clients or more: with the uploads
+    that were kept of the others, or from its factor.
+    """
 
     run: str
     config: Config
     patience: Patience = field(default_factory=Patience)
     version: str = __version__
+    after: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -38,26 +43,38 @@ class RunTerms:
         """Return what JSON can hold."""
         waits = {name: value for name, value in asdict(self.patience).items() if value not in (None, math.inf)}
         config = {name: value for name, value in asdict(self.config).items() if value is not None}
-        return {"run": self.run, "version": self.version, "config": config, "patience": waits}
+        told = {"run": self.run, "version": self.version, "config": config, "patience": waits}
+        return {**told, "after": self.after} if self.after else told
 
     @classmethod
     def read(cls, told: Any) -> RunTerms:
         """Read what was told; every field is checked."""
         match told:
             case {"run": str(run), "version": str(version), "config": dict(config), "patience": dict(waits), **rest}:
-                if not rest and run.isalnum() and len(run) <= 64:
-                    return cls(run, records.decode(Config, config, "config"), _patience(waits), version)
+                after: Any = rest.pop("after", "")
+                if not rest and _is_name(run) and (after == "" or _is_name(after)):
+                    return cls(run, records.decode(Config, config, "config"), _patience(waits), version, after)
         raise CofactorError("expected the terms of a run, found something else.")
 
     def made(self, facts: Facts) -> tuple[Method, Plan]:
         """Return the method and the plan, the same for the server and every client."""
-        config = self.config
-        return build(config.method, config.rank, config.plan, facts, config.method_options)
+        config, options = self.config, self.config.method_options
+        if self.after and config.method == "exact":
+            options = {**options, "start": "random"}  # it begins at a factor that there is
+        return build(config.method, config.rank, config.plan, facts, options)
 
     def without(self, run: str, clients: list[str]) -> RunTerms:
         """Return the terms of a run over the others, which begins anew under another name."""
         others = [name for name in self.names if name not in clients]
         return replace(self, run=run, config=replace(self.config, inputs=others))
+
+    def joined_by(self, clients: list[str]) -> RunTerms:
+        """Return the terms of the same run with clients that come late, after the others."""
+        return replace(self, config=replace(self.config, inputs=[*self.names, *clients]))
+
+
+def _is_name(text: Any) -> bool:
+    return isinstance(text, str) and text.isalnum() and len(text) <= 64
 
 
 def _patience(waits: dict[str, Any]) -> Patience:

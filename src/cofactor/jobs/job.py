@@ -43,7 +43,7 @@ class Job:
     """A run that is ready: what will run, over which clients, and where.
 
     ``names`` are those of all clients; ``rounds`` the most it takes, None for a stream, whose updates are no rounds.
-    ``asks`` says whether clients answer questions besides those of the method.
+    ``asks`` says whether clients answer questions besides those of the method; ``start`` is a factor to begin at.
     """
 
     config: Config
@@ -55,6 +55,7 @@ class Job:
     rounds: int | None
     prepared: Prepared = field(default_factory=Prepared)
     asks: bool = False
+    start: Array | None = None
 
     @property
     def kind(self) -> Kind:
@@ -215,6 +216,7 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
         inputs.data,
         job.plan,
         engine=engine,
+        start=job.start,
         checkpoint=folder.checkpoint,
         begun=journal.begin,
         charges=journal if job.private else None,

@@ -11,6 +11,7 @@ from cofactor.assurance import ledger, writing
 from cofactor.assurance.writing import Signed, Writer
 from cofactor.engines.contract import Answer, Callback
 from cofactor.engines.history import Round
+from cofactor.jobs import uploads
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
 from cofactor.method import Method
@@ -76,6 +77,8 @@ class Journal:
             self._signed(ledger.FILE, lambda: writing.sent(self.names, t, answers))
         elif not self.streams:
             self.place.alone("the ledger", lambda: self.ledger and self.ledger(t, answers))
+            if t == 0 and uploads.keeps(self.method):
+                self.place.alone("the uploads", lambda: uploads.save(self.folder.path, self.names, answers))
         elif self.ledger is not None:  # only the server, on process 0, watches a stream
             self.ledger(t, answers)
 

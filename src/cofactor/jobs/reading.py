@@ -104,6 +104,8 @@ def cut(config: Config, table: Table, place: Place) -> Inputs:
     else:
         names = file_names(config.inputs)
         return Inputs(names, [table.X], table.feature_names, list(config.inputs), rows=[table.row_names])
+    there = [j for j, name in enumerate(names) if name not in config.forgotten]
+    names, parts = [names[j] for j in there], [parts[j] for j in there]
     mine = place.own(len(parts))
     data = [place.take(table.X, part) for part in parts[mine]]
     rows = [None if table.row_names is None else [table.row_names[i] for i in part] for part in parts[mine]]

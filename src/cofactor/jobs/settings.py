@@ -31,7 +31,7 @@ def panel(name: str) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that decides a run; ``why`` says why a method was chosen."""
+    """Everything that decides a run; ``why`` says why a method was chosen, ``forgotten`` who was taken out."""
 
     inputs: list[str] = field(metadata={"help": "Files; each is a client."})
     rank: int = field(metadata={"help": "Number of components.", "names": ("--rank", "-k")})
@@ -83,4 +83,5 @@ class Settings:
         None, "With --epsilon, for tests: noise that can be repeated; private: no."
     )
     why: str = ""
+    forgotten: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,142 @@
+"""Forget a client: make a run what it would have been without it, from what is there without asking it again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cofactor.assurance import ledger
+from cofactor.engines.contract import Callback
+from cofactor.engines.recalled import Recalled
+from cofactor.jobs import uploads
+from cofactor.jobs.client_folder import as_json
+from cofactor.jobs.config import Config
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.job import Job, carry, describe, prepare
+from cofactor.jobs.place import Place
+from cofactor.jobs.reading import file_names, hashes
+from cofactor.methods import catalog
+from cofactor.types import CofactorError
+
+BEFORE = "forgotten"
+"""Folder in a run folder: manifest, history and ledger of what the run was before, which stay true."""
+MERGED = "was forgotten: the uploads of the others were merged anew, and its own was deleted"
+CONTINUED = "was forgotten: rounds went on over the statistics of the others"
+WORDS = "a client of it cannot be taken out again. Only a new run without it forgets"
+
+
+def way(config: Config) -> str:
+    """Return how a run can forget a client (one of the two texts), or refuse in words."""
+    method = catalog.make(config.method, 1) if not config.privacy and config.kind == "real" else None
+    if config.privacy is not None:
+        raise CofactorError(f"this run is private: what was released stays released, under its budget, and {WORDS}.")
+    if config.secure:
+        raise CofactorError(
+            f"this run has added up under masks: nothing of single clients was kept, sums with and without a client "
+            f"would tell of it alone, and {WORDS}."
+        )
+    asking = [step.word for step in config.preparation.steps if step.asks]
+    if asking:
+        raise CofactorError(f"prepare: {', '.join(asking)} has learned from all clients, and {WORDS}.")
+    if method is not None and uploads.keeps(method):
+        return MERGED
+    if config.method == "exact":
+        return CONTINUED
+    raise CofactorError(f"method {config.method!r} mixes what clients send into later rounds, and {WORDS}.")
+
+
+def without(config: Config, names: Sequence[str], client: str) -> Config:
+    """Return the configuration of the same run over the other clients."""
+    check_client(names, client)
+    told = replace(config, forgotten=[*config.forgotten, client])
+    if len(config.inputs) == 1:
+        return told
+    paths = [path for path, name in zip(config.inputs, file_names(config.inputs), strict=True) if name != client]
+    return replace(told, inputs=paths)
+
+
+def forget(out: Path, client: str, *, callbacks: Sequence[Callback] = ()) -> RunFolder:
+    """Make a finished run over files what it would have been without a client; its records say so.
+
+    Uploads are merged anew without the client's (``oneshot`` and its like): the result is that of a run in which it
+    never was. ``exact`` goes on from the factor that there is, with the sums of the others, to where a run without the
+    client ends.
+    """
+    folder = RunFolder.open(out)
+    with folder.held():
+        folder.evaluation()  # says what to do where a run has not ended
+        config, how = folder.config(), way(folder.config())
+        others = without(config, [line.client for line in folder.inputs()], client)
+        job = _job(others, how, folder)
+        made = RunFolder(out.resolve().with_name(f"{out.resolve().name}.forgetting"))
+        shutil.rmtree(made.path, ignore_errors=True)
+        found = hashes(others, Place())
+        _check_data(folder, found)
+        carry(job, RunFolder.create(made.path, others, describe(job, found, rows=True)), callbacks)
+        keep_before(folder.path, made.path, [event(client, how)])
+        swap(made.path, out.resolve())
+    return folder
+
+
+def _job(config: Config, how: str, folder: RunFolder) -> Job:
+    """Return the job over the others: with their kept uploads, or from the factor that there is."""
+    factor, names = folder.factor()
+    if how == CONTINUED:
+        config_of_rounds = replace(config, options={**config.options, "start": "random"})
+        job = replace(prepare(config_of_rounds, Place(), folder.preparation()), config=config, start=factor)
+    else:
+        job = prepare(config, Place(), folder.preparation())
+        kept = uploads.load(folder.path)
+        messages = {j: kept[name] for j, name in enumerate(job.names)}
+        job = replace(job, place=Place(Recalled(job.place.engine, job.method, messages)))
+    if job.inputs.feature_names is not None and job.inputs.feature_names != names:
+        raise CofactorError(f"the others have other features without this client, and {WORDS}.")
+    return job
+
+
+def _check_data(folder: RunFolder, found: dict[str, str]) -> None:
+    before = {line.path: line.sha256 for line in folder.inputs()}
+    for path, digest in found.items():
+        if before.get(path) != digest:
+            raise CofactorError(f"{path}: expected the data that the run began with, found other contents.")
+
+
+def check_client(names: Sequence[str], client: str) -> None:
+    """Refuse to forget somebody who is not there, or all but one."""
+    if client not in names:
+        raise CofactorError(f"client: expected one of {', '.join(names[:8])}; found {client!r}.")
+    if len(names) < 3:
+        raise CofactorError(f"expected at least two clients besides {client!r}, found {len(names) - 1}: start anew.")
+
+
+def event(client: str, how: str) -> dict[str, str]:
+    """Return the line that says so."""
+    return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "client": client, "what": how}
+
+
+def keep_before(old: Path, new: Path, happened: Sequence[dict[str, Any]]) -> None:
+    """Keep what the records of the run said before, without factor, uploads, codes; and add lines of what happened."""
+    if (old / BEFORE).exists():
+        shutil.copytree(old / BEFORE, new / BEFORE)
+    place = new / BEFORE / str(1 + len(list((new / BEFORE).glob("*"))))
+    place.mkdir(parents=True)
+    for name in ("manifest.json", "history.jsonl", ledger.FILE):
+        shutil.copy(old / name, place / name)
+    events = new / "events.jsonl"
+    told = [file.read_text() for file in (old / "events.jsonl", events) if file.exists()]
+    lines = dict.fromkeys([*"".join(told).splitlines(), *(as_json(line).strip() for line in happened)])
+    events.write_text("".join(f"{text}\n" for text in sorted(lines, key=lambda text: str(json.loads(text)["time"]))))
+
+
+def swap(new: Path, out: Path) -> None:
+    """Put the new folder in the place of the old one, which is deleted."""
+    old = out.with_name(f"{out.name}.old")
+    os.rename(out, old)
+    os.rename(new, out)
+    shutil.rmtree(old)
