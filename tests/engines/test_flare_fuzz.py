@@ -1,68 +1,20 @@
 """Ten thousand hostile frames: 5000 from a client to a server, 5000 from a server to a client. Nothing happens."""
 
-import copy
 import random
 
 import numpy as np
 import pytest
 from tests.helpers.federation import blocks
+from tests.helpers.hostile import damaged, mutated
 
 from cofactor.engines.contract import check_message
 from cofactor.engines.flare_clients import REFUSALS, Clients, Patience, Refused
 from cofactor.engines.flare_format import FormatError, pack, unpack
 from cofactor.engines.flare_member import Desk, Member, answered
 from cofactor.methods import catalog
-from cofactor.types import ClientError, Message, Shared
+from cofactor.types import ClientError, Message
 
 COUNT = 5000
-WILD = [None, True, -1, 0, 2**70, 1e308, float("nan"), "", "step", b"", b"\x80\x04", [], {}, [[[]]], np.zeros(0)]
-WILD += [
-    np.full((3, 20), np.nan),
-    np.zeros((3, 20), "<f4"),
-    np.zeros((20, 3)),
-    np.array(5),
-    Message({}),
-    Shared(np.eye(3)),
-]
-
-
-def damaged(frame, draw):
-    """Return bytes that were cut, lengthened, or changed somewhere."""
-    data = bytearray(frame)
-    match draw.randrange(4):
-        case 0:
-            return bytes(data[: draw.randrange(len(data))])
-        case 1:
-            return bytes(data) + draw.randbytes(draw.randrange(1, 50))
-        case 2:
-            for _ in range(draw.randrange(1, 8)):
-                data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-            return bytes(data)
-        case _:
-            return draw.randbytes(draw.randrange(200))
-
-
-def mutated(value, draw):
-    """Return the value with one part of it replaced by something else: a frame that is whole, and wrong."""
-    value = copy.deepcopy(value)
-    if isinstance(value, dict) and value and draw.random() < 0.8:
-        key = draw.choice(list(value))
-        match draw.randrange(6):
-            case 0:
-                del value[key]
-            case 1:
-                value[draw.choice(["x", "rows", "t", 7])] = draw.choice(WILD)
-            case _:
-                value[key] = mutated(value[key], draw)
-        return value
-    if isinstance(value, Shared) and draw.random() < 0.7:
-        return value._replace(
-            factor=value.factor * draw.choice([np.nan, np.inf]), extra={"x": draw.choice([np.nan, "x"])}
-        )
-    if isinstance(value, Message) and draw.random() < 0.7:
-        arrays = mutated(dict(value.arrays), draw)
-        return value._replace(arrays=arrays if isinstance(arrays, dict) else {})
-    return draw.choice(WILD)
 
 
 def signed(value):

@@ -7,61 +7,25 @@ import shutil
 
 import numpy as np
 import pytest
-from tests.helpers.federation import CallWire, blocks
+from tests.helpers.client_jobs import NAMES, federation, home_of, said, terms_of
+from tests.helpers.federation import blocks
 
 from cofactor import __version__, run
 from cofactor.engines.flare_clients import REFUSALS, Patience, Refused
-from cofactor.engines.flare_format import pack, unpack
-from cofactor.federation import policy, server_job
-from cofactor.federation.client_job import ClientJob, Own
+from cofactor.engines.flare_format import unpack
+from cofactor.federation import hand_over, policy, server_job
+from cofactor.federation.client_job import ClientJob
+from cofactor.federation.own_run import Own
 from cofactor.federation.policy import Policy
 from cofactor.federation.terms import RunTerms, read_config, settled
 from cofactor.jobs.config import Config
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.job import fit
 from cofactor.methods import catalog
 from cofactor.plan import Plan
+from cofactor.privacy import account
+from cofactor.select.markers import SCORES
 from cofactor.types import CofactorError, DataError
-
-NAMES = ["alice", "bob", "carol", "dave"]
-
-
-def home_of(folder, X, text=policy.TEXT, *, file="rows.npy", names=None):
-    """Make a client's home as `cofactor join` leaves it."""
-    (folder / "local").mkdir(parents=True, exist_ok=True)
-    path = folder / file
-    if names is None:
-        np.save(path, X)
-    else:
-        path.write_text("\n".join([",".join(names), *(",".join(map(repr, row)) for row in X.tolist())]))
-    (folder / policy.FILE).write_text(text)
-    (folder / "local" / "cofactor.json").write_text(json.dumps({"data": str(path), "salt": "s" * 32}))
-    return folder
-
-
-def terms_of(run="r1", names=NAMES, **settings):
-    return RunTerms(
-        run, settled({"inputs": names, "rank": 3, "tol": 0.0, "rounds": 5, **settings}), Patience(silence=5)
-    )
-
-
-def said(job, op="hello", value=None, seq=1):
-    return unpack(job.desk.handle(pack({"run": job.desk.run, "seq": seq, "op": op, "v": value})))
-
-
-def federation(tmp_path, Xs, terms, texts=(), names=None):
-    """Run the server's side over clients in this process; return the run folder and every byte that it received."""
-    heard, jobs = [], {}
-    for j, (name, X) in enumerate(zip(NAMES, Xs, strict=False)):
-        text = texts[j] if texts else policy.TEXT
-        file = "rows.npy" if names is None else "rows.csv"
-        home = home_of(tmp_path / name, X, text, file=file, names=names and names[j])
-        jobs[name] = ClientJob(json.loads(json.dumps(terms.plain())), Own.read(home)).desk
-    wire = CallWire(jobs, lambda client, frame, reply: heard.append(reply) or reply)
-    out = tmp_path / "server"
-    try:
-        return server_job.serve(terms, wire, out, stop=lambda: False, started=0.0), heard
-    except Exception as error:
-        error.heard = heard
-        raise
 
 
 def test_a_whole_run_over_four_clients(tmp_path):
@@ -70,11 +34,16 @@ def test_a_whole_run_over_four_clients(tmp_path):
     here = run(catalog.make("exact", 3), Xs, Plan(5))
     np.testing.assert_array_equal(folder.factor()[0], here.factor)
     for name, W in zip(NAMES, here.codes, strict=True):
-        kept = tmp_path / name / "runs" / "r1"
-        np.testing.assert_array_equal(np.load(kept / "codes.npy"), W)
-        np.testing.assert_array_equal(np.load(kept / "factor.npy"), here.factor)
-        assert len((kept / "sent.jsonl").read_text().splitlines()) == 5
-    assert not (tmp_path / "server" / "clients").exists()
+        kept = RunFolder.open(tmp_path / name / "runs" / "r1")
+        np.testing.assert_array_equal(np.load(kept.client(name).path / "codes.npy"), W)
+        np.testing.assert_array_equal(kept.factor()[0], here.factor)
+        assert kept.verify().ok
+        assert {line["round"] for line in map(json.loads, kept.ledger_file.read_text().splitlines())} == set(range(5))
+        [mine] = kept.evaluation().clients
+        theirs = next(one for one in folder.evaluation().clients if one.client == name)
+        assert (mine.client, mine.rows, mine.error) == (name, theirs.rows, pytest.approx(theirs.error))
+        assert "What left each client" in (kept.path / "report.html").read_text()
+    assert not (tmp_path / "server" / "r1" / "clients").exists()
     assert [line.path for line in folder.manifest_record().inputs] == [""] * 4
     assert folder.evaluation().converged is False
     assert folder.verify().ok
@@ -129,7 +98,7 @@ def test_a_policy_refuses_in_fixed_words_before_anything_leaves(tmp_path, text, 
     job = ClientJob(terms.plain(), Own.read(home_of(tmp_path, blocks()[0], text)))
     assert said(job) == {"run": "r1", "seq": 1, "no": code}
     assert said(job, "settle", {}, seq=2)["no"] == "order"
-    assert not (tmp_path / "runs" / "r1" / "sent.jsonl").exists()
+    assert not (tmp_path / "runs" / "r1" / "ledger.jsonl").exists()
     assert policy.spent(tmp_path) == {}
 
 
@@ -165,7 +134,7 @@ def test_the_server_waits_for_approval(tmp_path, monkeypatch):
     monkeypatch.setattr(Policy, "check_approved", check)
     monkeypatch.setattr(server_job, "WAIT", 0.01)
     federation(tmp_path, blocks(), terms)
-    events = (tmp_path / "server" / "events.jsonl").read_text()
+    events = (tmp_path / "server" / "r1" / "events.jsonl").read_text()
     assert events.count("waits for a person to approve") == 1
 
 
@@ -232,8 +201,8 @@ def test_terms_that_are_none_are_refused(tmp_path, wrong):
 
 
 def settle_order(**changes):
-    order = {"number": 0, "clients": 4, "features": 20, "rows": 130, "groups": None, "dtype": "<f8", "union": False}
-    return {**order, "columns": np.arange(20), **changes}
+    order = {"number": 0, "clients": 4, "width": 20, "features": 20, "rows": 130, "groups": None, "dtype": "<f8"}
+    return {**order, "union": False, "known": {}, "columns": np.arange(20), **changes}
 
 
 WRONG = [
@@ -245,6 +214,9 @@ WRONG = [
     {"columns": np.arange(20) + 1},
     {"columns": np.arange(20.0)},
     {"features": 19},
+    {"width": 19},
+    {"clients": 5},
+    {"known": {"prepare.0.keeps": np.ones(20, bool)}, "features": 19},
     {"more": 1},
 ]
 
@@ -293,8 +265,83 @@ def test_a_full_disk_at_a_client_ends_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", fsync)
     folder, _ = federation(tmp_path, Xs, terms_of())
     np.testing.assert_array_equal(folder.factor()[0], run(catalog.make("exact", 3), Xs, Plan(5)).factor)
-    events = [json.loads(line) for line in (tmp_path / "server" / "events.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in (tmp_path / "server" / "r1" / "events.jsonl").read_text().splitlines()]
     assert [e["client"] for e in events if "cannot write its state" in e["what"]] == ["carol"]
-    assert not (tmp_path / "carol" / "runs" / "r1" / "codes.npy").exists()
-    assert (tmp_path / "bob" / "runs" / "r1" / "codes.npy").exists()
+    assert not (tmp_path / "carol" / "runs" / "r1" / "clients" / "carol" / "codes.npy").exists()
+    assert (tmp_path / "bob" / "runs" / "r1" / "clients" / "bob" / "codes.npy").exists()
     assert len(folder.evaluation().clients) == 4
+
+
+def test_a_private_run_is_signed_by_the_client_and_charged_to_its_ledger_over_runs(tmp_path):
+    """The client's own folder has charges and ledger, signed by its own key; its ledger over runs refuses a third."""
+    private = {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6}
+    account.new(tmp_path / "alice" / "site.jsonl", epsilon=1.5, delta=1e-6)
+    texts = ['ledger = "site.jsonl"\n', *[policy.TEXT] * 3]
+    for run_name in ("r1", "r2"):
+        terms = RunTerms(run_name, settled({"inputs": NAMES, "rank": 3, **private}), Patience(silence=5))
+        federation(tmp_path, blocks(), terms, texts)
+        kept = RunFolder.open(tmp_path / "alice" / "runs" / run_name)
+        check = kept.verify()
+        assert check.ok
+        assert check.own == ["alice"]
+        assert len(check.charges) == 1
+        assert kept.manifest()["keys"]["alice"] == kept.client("alice").key().public
+        assert "alice" in (kept.path / "report.html").read_text()
+    spent = account.read(tmp_path / "alice" / "site.jsonl").spent().epsilon
+    assert 1.3 < spent < 1.5
+    third = RunTerms("r3", settled({"inputs": NAMES, "rank": 3, **private}), Patience(silence=5))
+    with pytest.raises(Refused, match="all runs together have cost is too much"):
+        federation(tmp_path, blocks(), third, texts)
+    with pytest.raises(Refused, match="its policy allows private runs only"):
+        federation(tmp_path, blocks(), terms_of("r4"), texts)
+    line = (kept.path / "ledger.jsonl").read_text()
+    (kept.path / "ledger.jsonl").write_text(line.replace('"round": 0', '"round": 1', 1))
+    assert not kept.verify().ok
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_preparation_and_markers_are_sums_over_the_network(tmp_path, secure):
+    rng = np.random.default_rng(3)
+    names = [f"g{i}" for i in range(12)]
+    counts = [rng.poisson(3 * X + 0.2).astype(float) for X in blocks((40, 50, 45, 60), features=12)]
+    settings = {"rounds": 6, "prepare": "library,log1p,hvg=8", "secure": secure}
+    folder, heard = federation(tmp_path, counts, terms_of(**settings), names=[names] * 4)
+    for name, X in zip(NAMES, counts, strict=True):
+        (tmp_path / f"{name}.csv").write_text(
+            "\n".join([",".join(names), *(",".join(map(repr, row)) for row in X.tolist())])
+        )
+    config = Config([str(tmp_path / f"{name}.csv") for name in NAMES], 3, tol=0.0, **settings)
+    here = fit(config, tmp_path / "here")
+    np.testing.assert_allclose(folder.factor()[0], here.factor()[0], atol=1e-5 if secure else 1e-9)
+    assert folder.factor()[1] == here.factor()[1]
+    assert folder.verify().ok
+    np.testing.assert_allclose(folder.public()[SCORES], here.public()[SCORES], atol=1e-3 if secure else 1e-8)
+    own = RunFolder.open(tmp_path / "bob" / "runs" / "r1")
+    assert own.verify().ok
+    rounds = {line["round"] for line in map(json.loads, own.ledger_file.read_text().splitlines())}
+    assert rounds == {-1, *range(7)}
+    agreed = json.loads((own.path / "agreed.json").read_text())
+    assert (agreed["prepare"], agreed["common"], agreed["features"]) == ("library,log1p,hvg=8", 12, 8)
+    assert any(b"hvg" in frame for frame in heard)
+
+
+def test_keys_that_were_handed_over(tmp_path):
+    """With the public keys of all in every home secure sums rest on them; a foreign key in one home is noticed."""
+    for name in NAMES:
+        hand_over.make(tmp_path / name, name)
+    assert not hand_over.has_all(tmp_path / "alice", NAMES)
+    text = policy.TEXT.replace("keys = false", "keys = true")
+    with pytest.raises(Refused, match="asks for keys that clients have exchanged beforehand"):
+        federation(tmp_path, blocks(), terms_of("r0", secure=True), [text] * 4)
+    for name in NAMES:
+        for other in set(NAMES) - {name}:
+            shutil.copy(tmp_path / other / "keys" / f"{other}.pub", tmp_path / name / "keys")
+    folder, _ = federation(tmp_path, blocks(), terms_of(secure=True), [text] * 4)
+    assert "exchanged beforehand" in folder.manifest()["masks"]
+    assert "exchanged beforehand" in RunFolder.open(tmp_path / "bob" / "runs" / "r1").manifest()["masks"]
+    (tmp_path / "bob" / "keys" / "alice.pub").unlink()
+    (tmp_path / "eve").mkdir()
+    hand_over.make(tmp_path / "eve", "alice")
+    shutil.copy(tmp_path / "eve" / "keys" / "alice.pub", tmp_path / "bob" / "keys" / "alice.pub")
+    with pytest.raises(CofactorError):
+        federation(tmp_path, blocks(), terms_of("r2", secure=True), [text] * 4)

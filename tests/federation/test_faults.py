@@ -1,6 +1,5 @@
 """Faults of real processes: killed, frozen, cut off, restarted. Every run ends with the right factor and says why."""
 
-import json
 import os
 import signal
 import time
@@ -8,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from tests.helpers.federation import Proxy, Real, blocks, wait_for
+from tests.helpers.federation import blocks, factor_of, running, wait_for
 
 from cofactor import run
 from cofactor.methods import catalog
@@ -26,18 +25,8 @@ def data():
 @pytest.fixture(scope="module")
 def real(tmp_path_factory, data):
     """Alice is behind a line that can be cut."""
-    federation = Real(tmp_path_factory.mktemp("faults"), data)
-    federation.proxy = Proxy(federation.port)
-    invite = federation.home / "federation" / "invites" / "alice.cofactor"
-    invite.write_text(json.dumps({**json.loads(invite.read_text()), "port": federation.proxy.port}))
-    try:
-        federation.serve()
-        for name in federation.names:
-            federation.join(name)
-        federation.wait_for_clients()
+    with running(tmp_path_factory.mktemp("faults"), data, proxied="alice") as federation:
         yield federation
-    finally:
-        federation.close()
 
 
 def started(federation, name, rounds=ROUNDS, **waits):
@@ -49,8 +38,7 @@ def ended(federation, process, name):
     """Wait for the end of a run; return its factor and what happened."""
     process.wait(400)
     assert process.returncode == 0, (federation.home / f"{name}.log").read_text()
-    with np.load(federation.home / name / "factor.npz") as file:
-        return file["factor"], [f"{e['client']}: {e['what']}" for e in federation.events(name)]
+    return factor_of(federation.home / name), [f"{e['client']}: {e['what']}" for e in federation.events(name)]
 
 
 def test_one_run_survives_everything(real, data):

@@ -7,6 +7,7 @@ import ssl
 import stat
 
 import pytest
+from tests.helpers.command import cofactor
 from tests.helpers.federation import free_ports
 
 from cofactor.federation import kits, start
@@ -141,3 +142,36 @@ def test_a_doctor_for_federations(made, door, tmp_path):
         assert "is not the server of this federation" in found(other.home)["TLS"].words
     with pytest.raises(CofactorError, match="found neither"):
         examine(tmp_path / "none")
+
+
+def test_an_invite_under_a_passphrase(tmp_path):
+    port = free_ports(2)
+    made = Federation.init(tmp_path / "federation", ["alice"], host="localhost", port=port, passphrase="apple tree")
+    file = made.home / "invites" / "alice.cofactor"
+    assert set(json.loads(file.read_text())) == {"sealed"}
+    assert Invite.read(file, "apple tree").client == "alice"
+    words = ["join", "federation/invites/alice.cofactor", "--data", "federation/federation.json"]
+    said = cofactor(*words, cwd=tmp_path, check=2).stderr
+    assert "expected the passphrase of this invite (--passphrase), found none" in said
+    said = cofactor(*words, "--passphrase", "pear tree", cwd=tmp_path, check=2).stderr
+    assert "found another one (or a damaged file). Nothing was used up" in said
+    door = made.listen()
+    join(Invite.read(file, "apple tree"), tmp_path / "a")
+    door.shutdown()
+    file.write_text('{"sealed": "no base64"}')
+    assert "damaged file" in cofactor(*words, "--passphrase", "apple tree", cwd=tmp_path, check=2).stderr
+
+
+def test_mistakes_of_commands_end_with_code_2(made, tmp_path):
+    """A name given twice, a port that is taken, data that are missing, a server that is not there."""
+    twice = ["federation", "init", "--clients", "bob,bob", "--home", "other"]
+    assert "each one once" in cofactor(*twice, cwd=tmp_path, check=2).stderr
+    with socket.create_server(("", made.port)):
+        assert "expected a free one" in cofactor("serve", "--home", str(made.home), cwd=tmp_path, check=2).stderr
+    invite = str(made.home / "invites" / "bob.cofactor")
+    assert "found no such file" in cofactor("join", invite, "--data", "none.npy", cwd=tmp_path, check=2).stderr
+    (tmp_path / "x.npy").write_bytes(b"")
+    away = json.loads((made.home / "invites" / "bob.cofactor").read_text()) | {"enrol_port": free_ports(1)}
+    (tmp_path / "away.cofactor").write_text(json.dumps(away))
+    said = cofactor("join", "away.cofactor", "--data", "x.npy", cwd=tmp_path, check=2).stderr
+    assert "Ask your network people for outgoing TCP to localhost" in said

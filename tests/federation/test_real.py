@@ -1,5 +1,6 @@
 """A federation of real processes with real certificates on loopback: one server, four clients, many runs."""
 
+import json
 import shutil
 import socket
 import ssl
@@ -9,9 +10,9 @@ import time
 
 import numpy as np
 import pytest
-from tests.helpers.federation import Real, blocks, wait_for
+from tests.helpers.federation import blocks, factor_of, running, wait_for
 
-from cofactor import run
+from cofactor import metrics, run
 from cofactor.federation import kits, start
 from cofactor.kinds import KINDS
 from cofactor.methods import catalog
@@ -28,15 +29,8 @@ def data():
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory, data):
-    federation = Real(tmp_path_factory.mktemp("federation"), data)
-    try:
-        federation.serve()
-        for name in federation.names:
-            federation.join(name)
-        federation.wait_for_clients()
+    with running(tmp_path_factory.mktemp("federation"), data) as federation:
         yield federation
-    finally:
-        federation.close()
 
 
 def inline(data, name, rank=3, *, secure=False, **settings):
@@ -45,11 +39,6 @@ def inline(data, name, rank=3, *, secure=False, **settings):
     facts = Facts(len(data), data[0].shape[1], sum(len(X) for X in data))
     method, plan = build(name, rank, plan, facts, KINDS[catalog.CATALOG[name].kind].options)
     return run(method, data, plan)
-
-
-def factor_of(folder):
-    with np.load(folder / "factor.npz") as file:
-        return file["factor"]
 
 
 def refused(real, context):
@@ -149,3 +138,28 @@ def test_a_refused_run_tells_nothing(real, data):
 def test_secure_sums_over_the_network(real, data):
     folder = real.fit("run-secure", rank=3, method="exact", rounds=6, tol=0.0, seed=2, secure=True)
     assert np.abs(factor_of(folder) - inline(data, "exact", rounds=6, seed=2, secure=True).factor).max() <= 1e-5
+
+
+def test_a_client_is_forgotten_and_comes_late(real, data):
+    """Dave is taken out of the run of one upload; dave comes when the others have run for some rounds."""
+    folder = real.home / "run-oneshot"
+    real.command("forget", "run-oneshot", "--client", "dave")
+    np.testing.assert_allclose(factor_of(folder), inline(data[:3], "oneshot", seed=2).factor, atol=1e-8)
+    assert "dave: was forgotten" in [f"{e['client']}: {e['what'][:13]}" for e in real.events("run-oneshot")]
+    for file in (real.home / "federation" / "server").rglob("uploads.npz"):
+        with np.load(file) as kept:
+            assert "dave" not in kept["clients"]
+    real.kill("dave")
+    settings = {"rank": 3, "method": "exact", "rounds": 400, "tol": 0.0, "seed": 2}
+    process = real.begin("late", **settings, federation={"silence": 8, "start": 5, "least": 3})
+    wait_for(lambda: real.rounds("late") >= 3, "rounds of three clients", 240)
+    real.join("dave")
+    process.wait(400)
+    assert process.returncode == 0, (real.home / "late.log").read_text()
+    said = [f"{e['client']}: {e['what']}" for e in real.events("late")]
+    assert any(line.startswith("dave: has come late") for line in said), said
+    lines = [json.loads(line) for line in (real.home / "late" / "history.jsonl").read_text().splitlines()]
+    assert {3, 4} == {line["participants"] for line in lines}
+    error = json.loads((real.home / "late" / "evaluation.json").read_text())["error"]
+    here = inline(data, "exact", rounds=400, seed=2)
+    assert error == pytest.approx(metrics.relative_error(np.vstack(data), np.vstack(here.codes), here.factor), abs=1e-4)

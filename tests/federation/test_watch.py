@@ -40,8 +40,11 @@ def client_home(tmp_path):
     run.mkdir(parents=True)
     terms = RunTerms("r1", settled({"inputs": ["alice", "bob"], "rank": 3, "secure": True}))
     (run / "asked.json").write_text(json.dumps(terms.plain()))
-    line = {"round": 0, "arrays": {"gram": [[3, 3], "<f8"], "loss": [[], "<f8"]}}
-    (run / "sent.jsonl").write_text(json.dumps(line) + "\n")
+    lines = [{"round": 0, "array": "gram", "shape": [3, 3], "dtype": "<f8"}]
+    lines += [{"round": 0, "array": "loss", "shape": [], "dtype": "<f8"}]
+    (run / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    agreed = {"clients": 2, "own": 30, "common": 24, "features": 8, "how": "intersection", "prepare": "hvg=8"}
+    (run / "agreed.json").write_text(json.dumps(agreed))
     return home
 
 
@@ -68,6 +71,8 @@ def test_a_client_says_yes_by_a_click_and_only_from_its_own_page(client_home):
     found = contents(client_home)
     text = "Method exact, rank 3, its own number of rounds, not private, secure sums."
     assert found["asked"] == {"run": "r1", "text": text}
+    plan = "2 clients, 24 features that all clients have; this client has 30; prepared by hvg=8, which leaves 8."
+    assert found["agreed"] == plan
     assert found["sent"] == [["0", "gram 3 x 3, loss 1"]]
     server = serve(client_home)
     try:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,8 @@ class Real:
     Everything is started as a user starts it; what was started is ended, and nothing else.
     """
 
+    proxy: Proxy
+
     def __init__(self, home: Path, Xs: Sequence[Any], names: Sequence[str] = ("alice", "bob", "carol", "dave")) -> None:
         self.home, self.names = home, list(names[: len(Xs)])
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -114,15 +116,15 @@ class Real:
         assert done.returncode == expect, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def start(self, name: str, *words: str) -> None:
+    def start(self, name: str, *words: str, env: dict[str, str] | None = None) -> None:
         """Start a command of cofactor that runs until it is stopped."""
         with open(self.home / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
-                [*COFACTOR, *words], cwd=self.home, stdout=log, stderr=log, start_new_session=True
+                [*COFACTOR, *words], cwd=self.home, stdout=log, stderr=log, start_new_session=True, env=env
             )
 
-    def serve(self) -> None:
-        self.start("server", "serve")
+    def serve(self, env: dict[str, str] | None = None) -> None:
+        self.start("server", "serve", env=env)
         wait_for(lambda: is_open(self.port) and is_open(self.port + 1), "the server")
 
     def join(self, name: str, *words: str) -> None:
@@ -203,6 +205,30 @@ class Real:
     def close(self) -> None:
         for name in list(self.processes):
             self.kill(name)
+
+
+@contextlib.contextmanager
+def running(home: Path, Xs: Sequence[Any], *, proxied: str = "") -> Iterator[Real]:
+    """Start a federation, and end it; ``proxied`` is a client behind a line that can be cut (``real.proxy``)."""
+    real = Real(home, Xs)
+    if proxied:
+        real.proxy = Proxy(real.port)
+        invite = home / "federation" / "invites" / f"{proxied}.cofactor"
+        invite.write_text(json.dumps({**json.loads(invite.read_text()), "port": real.proxy.port}))
+    try:
+        real.serve()
+        for name in real.names:
+            real.join(name)
+        real.wait_for_clients()
+        yield real
+    finally:
+        real.close()
+
+
+def factor_of(folder: Path) -> Any:
+    """Return the factor of a run folder."""
+    with np.load(folder / "factor.npz") as file:
+        return file["factor"]
 
 
 class Proxy:

@@ -17,6 +17,7 @@ def init(
     clients: Annotated[str, typer.Option(help="Names of the clients, as alice,bob,carol.")],
     host: Annotated[str, typer.Option(help="Name or address of the server, as clients reach it.")] = "localhost",
     port: Annotated[int, typer.Option(help="Port of the server; clients join on the next one.")] = 8002,
+    passphrase: Annotated[str | None, typer.Option(help="Seal the invites; tell it by another way.")] = None,
     home: Home = Path("federation"),
 ) -> None:
     """Make the certificates of a federation, and one file for each client to hand over.
@@ -25,7 +26,8 @@ def init(
     """
     from cofactor.federation.invite import Federation
 
-    made = Federation.init(home, [name.strip() for name in clients.split(",")], host=host, port=port)
+    names = [name.strip() for name in clients.split(",")]
+    made = Federation.init(home, names, host=host, port=port, passphrase=passphrase)
     for name in made.clients:
         print(home / "invites" / f"{name}.cofactor")
 
@@ -45,6 +47,7 @@ def join(
     data: Annotated[Path, typer.Option(help="The data of this client; they stay here.")],
     home: Annotated[Path | None, typer.Option(help="Folder for key, policy and results. Default: NAME-home.")] = None,
     layer: Annotated[str | None, typer.Option(help="Layer of an h5ad file.")] = None,
+    passphrase: Annotated[str | None, typer.Option(help="Of the invite, if the coordinator has set one.")] = None,
 ) -> None:
     """Run a client of a federation until it is stopped; its key is made here and stays here.
 
@@ -52,7 +55,7 @@ def join(
     """
     from cofactor.federation.start import take_part
 
-    take_part(invite, data, home, layer=layer, say=_say)
+    take_part(invite, data, home, layer=layer, passphrase=passphrase, say=_say)
 
 
 def approve(

@@ -99,6 +99,12 @@ class Preparation:
             left = left if step.keeps is None else left[step.keeps]
         return [str(name) for name in left]
 
+    def width(self, n_features: int) -> int:
+        """Return how many of so many features are left."""
+        for step in self.steps:
+            n_features = n_features if step.keeps is None else int(step.keeps.sum())
+        return n_features
+
     def places(self, index: Array) -> Array:
         """Return where features at ``index`` stand among those that are left; others are left out."""
         for step in self.steps:

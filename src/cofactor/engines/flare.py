@@ -178,8 +178,10 @@ class FlareSession:
         return found
 
     def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
-        """Let every client find its codes and keep them; return what those that are there say."""
-        found = self.clients.everyone("finish", {"factor": factor, "wanted": bool(work)})
+        """Let every client find its codes and keep them; return what they say. Without work there is nothing to do."""
+        if not work:
+            return Finished()
+        found = self.clients.everyone("finish", {"factor": factor})
         if not found:
             raise Short("expected clients that answer, found none at the end; the run can be resumed.")
         findings = []
@@ -188,4 +190,4 @@ class FlareSession:
                 findings.append(self.read(j, value))
             except FormatError:
                 self.clients.drop(j, "reply")
-        return Finished([], findings if work else [])
+        return Finished([], findings)

@@ -29,6 +29,8 @@ REFUSALS = {
     "total": "its policy does not allow more: what all runs together have cost is too much",
     "private": "its policy allows private runs only",
     "secure": "its policy asks for secure summation",
+    "keys": "its policy asks for keys that clients have exchanged beforehand, and not all are there",
+    "ledger": "its ledger over runs cannot be charged; its own log says why",
     "approval": "a person there has not approved the run yet",
     "denied": "a person there has denied the run",
     "data": "its data cannot be used for this run; its own log says why",

@@ -115,7 +115,7 @@ class Member:
     keep: Path | None = None
     masks: bool = False
     close: Work | None = None
-    sending: Callable[[int, Message], Any] = lambda t, message: None
+    sending: Callable[[int, Message, Shared], Any] = lambda t, message, shared: None
     host: Host = field(init=False)
     rounds: int = 0
     """Rounds that count, up to the last step."""
@@ -167,7 +167,7 @@ class Member:
             with self._blas():
                 [answer] = self.host.step(shared, t, np.array([self.number]))
             found = answer.message if after is None else after(self.host, [answer])
-            self.sending(t, answer.message)
+            self.sending(t, answer.message, shared)
         except BaseException:
             self._put_back(self.before)
             raise
@@ -253,13 +253,13 @@ class Member:
 
     def finish(self, value: Any) -> Any:
         """Find the codes for the final factor, keep them here, and say what may be said."""
-        factor, wanted = told(value, factor=np.ndarray, wanted=bool)
+        [factor] = told(value, factor=np.ndarray)
         if factor.ndim != 2 or factor.shape[1] != self.data.shape[1] or not np.isfinite(factor).all():
             raise Refused("order")
         work = [self.close] if self.close is not None else []
         with self._blas():
             done = self.host.finish(factor, work)
-        return done.findings[0] if done.findings and wanted else None
+        return done.findings[0] if done.findings else None
 
 
 def answered(found: Any) -> Message:

@@ -4,54 +4,42 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cofactor import kinds
-from cofactor.data import load
 from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.table import Table
-from cofactor.engines.contract import Client
+from cofactor.data.preparation import Asked, Preparation
 from cofactor.engines.flare_clients import Refused
 from cofactor.engines.flare_member import Desk, Member, told
+from cofactor.engines.secure import in_words
+from cofactor.engines.totals import Question, Totals
+from cofactor.federation import hand_over
 from cofactor.federation.features import DTYPES, Said, hashes
+from cofactor.federation.own_run import Closing, Own, OwnRun, hold, show
 from cofactor.federation.policy import Policy
+from cofactor.federation.questions import prepared
 from cofactor.federation.terms import RunTerms
-from cofactor.jobs.client_folder import ClientFolder
 from cofactor.jobs.conclude import Conclude
+from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.judge import LOCAL_CELLS
 from cofactor.jobs.reading import sha256
+from cofactor.kinds.numbers import CLUSTERED
 from cofactor.local.columns import SomeColumns
+from cofactor.method import Method
 from cofactor.methods.build import Facts
-from cofactor.types import Array, CofactorError, Data, Message
+from cofactor.records import Input
+from cofactor.select.markers import Regressed
+from cofactor.types import Array, CofactorError, Data, Message, Shared
 
 LOG = logging.getLogger("cofactor.client")
-
-
-@dataclass(frozen=True)
-class Own:
-    """What a client has set for itself: its data, its policy, the salt of the federation, and its home."""
-
-    home: Path
-    data: Path
-    salt: str
-    layer: str | None = None
-
-    @classmethod
-    def read(cls, home: Path) -> Own:
-        """Read what `cofactor join` wrote."""
-        own = json.loads((home / "local" / "cofactor.json").read_text())
-        return cls(home, Path(own["data"]), own["salt"], own.get("layer"))
-
-    def table(self) -> Table:
-        """Read the data."""
-        return load.read(str(self.data), layer=self.layer)
+PLACE: Mapping[str, Any] = {"number": int, "clients": int, "width": int, "union": bool, "columns": np.ndarray}
+"""What a client is told to find its columns."""
 
 
 class ClientJob:
@@ -67,36 +55,51 @@ class ClientJob:
             LOG.exception("the terms of a run could not be read")
         run = self.terms.run if self.terms else "none"
         self.folder = own.home / "runs" / run
-        self.ops: dict[str, Callable[[Any], Any]] = {"hello": self.hello, "settle": self.settle, "names": self.names}
+        known = (self.hello, self.question, self.settle, self.names, self.markers)
+        self.ops: dict[str, Callable[[Any], Any]] = {op.__name__: op for op in known}
         self.desk = Desk(run, self.ops)
         self.table: Table | None = None
         self.columns: Array | None = None
+        self.facts: Facts | None = None
 
     def hello(self, value: Any) -> dict[str, Any]:
         """Say what the client is like, if its policy allows the run at all."""
         if self.terms is None:
             raise Refused("order")
-        terms = self.terms
+        terms, home = self.terms, self.own.home
         if terms.version != metadata.version("cofactor"):
             raise Refused("version")
-        policy = Policy.read(self.own.home)
-        policy.check(terms.config, self.own.home, terms.run)
+        policy = Policy.read(home)
+        policy.check(terms.config, home, terms.run)
+        exchanged = hand_over.has_all(home, terms.names)
+        if policy.keys and terms.config.secure and not exchanged:
+            raise Refused("keys")
         X = self._data()
         policy.check_rows(X.shape[0])
-        policy.check_approved(self.own.home, terms)
+        policy.check_approved(home, terms)
         self._same_data()
         assert self.table is not None
         shown = None if terms.config.privacy or terms.config.secure else int(X.shape[0])
         names = hashes(self.table.feature_names, self.own.salt)
-        return Said(int(X.shape[1]), X.dtype.newbyteorder("<").str, names, shown, metadata.version("cofactor")).plain()
+        dtype = X.dtype.newbyteorder("<").str
+        return Said(int(X.shape[1]), dtype, names, shown, metadata.version("cofactor"), exchanged).plain()
+
+    @property
+    def _known(self) -> tuple[RunTerms, Table]:
+        """The terms and the data, once the client has said hello."""
+        if self.terms is None or self.table is None:
+            raise Refused("order")
+        return self.terms, self.table
 
     def _data(self) -> Data:
         if self.terms is None:
             raise Refused("order")
         if self.table is None:
+            config = self.terms.config
+            kind = CLUSTERED if config.preparation else kinds.named(config.kind)
             try:
                 table = self.own.table()
-                table = replace(table, X=kinds.named(self.terms.config.kind).check(table.X, 0))
+                table = replace(table, X=kind.check(table.X, 0))
             except (CofactorError, OSError, ValueError) as error:
                 LOG.exception("the data cannot be used")
                 raise Refused("data") from error
@@ -112,145 +115,165 @@ class ClientJob:
         elif json.loads(file.read_text()) != found:
             raise Refused("changed")
 
+    def question(self, value: Any) -> None:
+        """Take the question of a step of the preparation: sums over its rows, with what was learned before."""
+        *place, step, known = told(value, **PLACE, step=int, known=dict)
+        config = self._known[0].config
+        steps = config.preparation.steps
+        if self.member is not None:
+            raise Refused("order")
+        if not 0 <= step < len(steps) or not steps[step].asks or config.privacy is not None:
+            raise Refused("order")
+        X = prepared(self._chosen(*place), steps[:step], known)
+        t = sum(one.asks for one in steps[:step]) - config.preparation.questions
+        self._ask(Asked(steps[step]), X, place[0], t)
+
+    def _ask(self, question: Question, X: Data, number: int, t: int) -> None:
+        """Be ready to answer one question by a sum, under masks where the run has them."""
+        method, secure = Totals(question, X.shape[1]), self._known[0].config.secure
+        run = self._own_run(method, number)
+
+        def sending(_: int, message: Message, shared: Shared) -> None:
+            run.asked(t, message)
+
+        self._work(Member(method, X, number, 0, 1, masks=secure, sending=sending))
+
+    def _work(self, member: Member) -> None:
+        """Let orders go to this member; with keys that were handed over, if all are here."""
+        names = self._known[0].names
+        if hand_over.has_all(self.own.home, names):
+            member.host.kept["keys"] = hand_over.keys(self.own.home, names)
+        self.ops.update(member.ops)
+
+    def _own_run(self, method: Method, number: int) -> OwnRun:
+        """Open the client's own run folder."""
+        terms, table = self._known
+        config, name = terms.config, terms.names[number]
+        run = OwnRun(RunFolder(self.folder), name, method, config.secure)
+        digest = json.loads((self.folder / "data.json").read_text())["sha256"]
+        rows, m = table.X.shape
+        line = Input(name, "" if config.privacy else str(self.own.data), int(m), digest, int(rows))
+        exchanged = hand_over.has_all(self.own.home, terms.names)
+        masks = in_words(config.plan, len(terms.names), keys=exchanged) if config.secure else None
+        run.open(replace(config, inputs=[str(self.own.data)]), line, masks)
+        return run
+
     def settle(self, value: Any) -> None:
         """Take a number and the columns of the run, and build the method as the server does."""
-        number, clients, features, rows, parts, dtype, union, columns = told(
+        *place, features, rows, parts, dtype, known = told(
             value,
-            number=int,
-            clients=int,
+            **PLACE,
             features=int,
             rows=(int, type(None)),
             groups=(np.ndarray, type(None)),
             dtype=str,
-            union=bool,
-            columns=np.ndarray,
+            known=dict,
         )
-        if self.terms is None or self.table is None or self.member is not None:
+        (terms, table), (number, clients, width, union) = self._known, place[:4]
+        if self.member is not None or dtype not in DTYPES:
             raise Refused("order")
-        if not 0 <= number < clients <= 10_000 or dtype not in DTYPES:
+        config, raw = terms.config, self._chosen(*place)
+        X = prepared(raw, config.preparation.steps, known)
+        if X.shape[1] != features:
             raise Refused("order")
-        X = self._chosen(features, union, columns)
         facts = Facts(clients, features, rows, None if parts is None else tuple(parts.tolist()))
-        method, plan = self.terms.made(facts)
+        method, plan = terms.made(facts)
         formed, limit = plan.form(method)
-        policy = Policy.read(self.own.home)
-        policy.check_cost(method, self.own.home, self.terms.run)
-        [data] = kinds.as_dtype([X], np.dtype(dtype))
-        config = self.terms.config
+        [data] = kinds.as_dtype([self._checked(X)], np.dtype(dtype))
+        self._show(clients, width, features)
+        run = self._own_run(formed, number)
+        self._charge(run, limit)
         private = method.traits.allowance is not None
         cells = LOCAL_CELLS + 1 if rows is None else rows * features
         kind = kinds.KINDS[method.traits.kind]
         compares = kind.compares and not (private or config.secure or union) and cells <= LOCAL_CELLS
-        folder = Careful(self.folder)
-        close = Conclude(kind, formed, str(number), folder, config.seed, private, compares, rows=self.table.row_names)
-        sent = Sent(self.folder / "sent.jsonl", private=private)
-        updates = plan.stream.updates if plan.stream else limit
+        close = Conclude(kind, formed, run.name, run.own, config.seed, private, compares, rows=table.row_names)
+        self.facts = facts
         self.member = Member(
             formed,
             data,
             number,
             config.seed,
-            updates,
+            plan.stream.updates if plan.stream else limit,
             keep=self.folder,
             masks=config.secure,
-            close=_Closing(close, folder),
-            sending=sent,
+            close=Closing(close, run, self._left_names(known)),
+            sending=run,
         )
-        self.ops.update(self.member.ops)
+        self._work(self.member)
 
-    def _chosen(self, features: int, union: bool, columns: Array) -> Data:
+    def _checked(self, X: Data) -> Data:
+        """Check what a preparation has left, as data of the method."""
+        config = self._known[0].config
+        if not config.preparation:
+            return X
+        try:
+            if isinstance(X, SomeColumns):
+                kinds.named(config.kind).check(X.inner, 0)
+                return X
+            return kinds.named(config.kind).check(X, 0)
+        except CofactorError as error:
+            LOG.exception("the data cannot be used after their preparation")
+            raise Refused("data") from error
+
+    def _charge(self, run: OwnRun, limit: int) -> None:
+        """Check what a private run will cost against policy and ledger, before anything of it leaves."""
+        terms, table = self._known
+        policy, allowance = Policy.read(self.own.home), run.method.traits.allowance
+        policy.check_cost(run.method, self.own.home, terms.run)
+        if policy.ledger is not None and allowance is not None:
+            planned = [allowance.costs(t) for t in range(len(run.rounds), limit)]
+            run.account, run.data = hold(self.own.home / policy.ledger, table.X, planned, run.held)
+
+    def _show(self, clients: int, width: int, features: int) -> None:
+        """Write down what was agreed on, for the page of this client."""
+        terms, table = self._known
+        config = terms.config
+        found = {"clients": clients, "own": table.X.shape[1], "common": width, "features": features}
+        show(self.folder, {**found, "how": config.features, "prepare": config.prepare})
+
+    def _chosen(self, number: int, clients: int, width: int, union: bool, columns: Array) -> Data:
         """Return the data with the columns of the run; each column at most once, and none that is not there."""
-        assert self.table is not None
-        X = self.table.X
-        bound = features if union else X.shape[1]
-        count = X.shape[1] if union else features
+        terms, table = self._known
+        if not 0 <= number < clients <= 10_000 or clients != len(terms.names):
+            raise Refused("order")
+        X = table.X
+        bound = width if union else X.shape[1]
+        count = X.shape[1] if union else width
         if columns.dtype.kind != "i" or columns.shape != (count,) or len(np.unique(columns)) < count:
             raise Refused("order")
         if columns.min() < 0 or columns.max() >= bound:
             raise Refused("order")
         self.columns = np.arange(X.shape[1]) if union else columns
         if union:
-            return SomeColumns(X, columns, features)
+            return SomeColumns(X, columns, width)
         if np.array_equal(columns, np.arange(X.shape[1])):
             return X
         return X.columns(columns) if isinstance(X, RowBlocks) else X[:, columns]
 
     def names(self, value: Any) -> list[str] | None:
         """Say what the features of the run are called, once the run is settled."""
-        if self.member is None or self.table is None or self.columns is None:
+        if self.member is None or self.columns is None:
             raise Refused("order")
-        names = self.table.feature_names
+        names = self._known[1].feature_names
         return None if names is None else [names[i] for i in self.columns]
 
-
-class Careful(ClientFolder):
-    """A client's folder whose disk may be full: what cannot be written is said in the log, and ends nothing."""
-
-    def write_json(self, name: str, value: Any) -> None:
-        """Write a record, if it can be."""
-        self._try(lambda: super(Careful, self).write_json(name, value), name)
-
-    def write_codes(self, W: Array, rows: Sequence[str] | None = None) -> None:
-        """Write the codes, if they can be."""
-        self._try(lambda: super(Careful, self).write_codes(W, rows), "codes.npy")
-
-    def write_own(self, V: Array) -> None:
-        """Write the client's own part, if it can be."""
-        self._try(lambda: super(Careful, self).write_own(V), "own.npy")
-
-    def write_pictures(self, panels: Any) -> None:
-        """Write pictures, if they can be."""
-        self._try(lambda: super(Careful, self).write_pictures(panels), "view.npz")
-
-    def write_factor(self, factor: Array) -> None:
-        """Write the factor, if it can be."""
-        self._try(lambda: np.save(self.path / "factor.npy", factor), "factor.npy")
-
-    def _try(self, work: Callable[[], Any], name: str) -> None:
-        try:
-            work()
-        except OSError:
-            LOG.exception("%s could not be written", name)
-
-
-@dataclass(frozen=True)
-class _Closing:
-    """The client's work at the end: codes and factor into its own folder, and what may be said."""
-
-    conclude: Conclude
-    folder: Careful
-
-    def __call__(self, client: Client, factor: Array) -> Any:
-        self.folder.write_factor(factor)
-        found = self.conclude(client, factor)
-        if found is None:
+    def _left_names(self, known: Mapping[str, Array]) -> list[str] | None:
+        """Return the names of the features that a preparation leaves, where this client has all of them."""
+        terms, table = self._known
+        names, columns = table.feature_names, self.columns
+        if names is None or columns is None or terms.config.features == "union":
             return None
-        return {"rows": found.rows, "tally": np.asarray(found.tally, float), "own": found.own, "summary": found.summary}
+        own = [names[i] for i in columns]
+        steps = terms.config.preparation
+        return own if not steps else Preparation.from_arrays({"prepare": np.array(steps.text), **known}).names(own)
 
-
-class Sent:
-    """What left this client, one line a round, written before it leaves.
-
-    No round of a private run leaves twice, whatever the server says, since the noise would be another: without its line
-    none leaves at all. In other runs a full disk ends nothing but the line.
-    """
-
-    def __init__(self, file: Path, *, private: bool) -> None:
-        self.file, self.private = file, private
-        lines = file.read_text().splitlines() if file.exists() else []
-        self.rounds = {int(json.loads(line)["round"]) for line in lines}
-
-    def __call__(self, t: int, message: Message) -> None:
-        """Add the line of one message."""
-        if self.private and t in self.rounds:
-            raise Refused("released")
-        arrays = {name: [list(np.shape(a)), np.asarray(a).dtype.str] for name, a in message.arrays.items()}
-        line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "round": t, "arrays": arrays}
-        try:
-            with open(self.file, "a") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError:
-            LOG.exception("what left in round %d could not be written down", t)
-            if self.private:
-                raise
-        self.rounds.add(t)
+    def markers(self, value: Any) -> None:
+        """Take the question of the markers, once the codes are there: sums that tell features of components apart."""
+        factor, t = told(value, factor=np.ndarray, t=int)
+        if self.member is None or self.facts is None or self.member.method.traits.allowance is not None:
+            raise Refused("order")
+        if factor.ndim != 2 or factor.shape[1] != self.member.data.shape[1] or not np.isfinite(factor).all():
+            raise Refused("order")
+        question = Regressed(self.member.method.refit, factor, self.facts.groups)
+        self._ask(question, self.member.data, self.member.number, t)

@@ -58,6 +58,8 @@ class Driver:
         self.federation, self.terms, self.out, self.tell = federation, terms, out, tell
         self.asked, self.jobs, self.old = asked or terms.names, jobs or [], old or []
         self.unfit: set[str] = set()
+        self.left: dict[str, float] = {}
+        self.taken: list[str] = []
         self.session: Any = None
         self.own: list[str] = []
         self.seen = {"history.jsonl": 0, EVENTS: 0}
@@ -81,12 +83,16 @@ class Driver:
                     raise CofactorError(state["text"])
                 self._event(f"the job has ended: {state['text']} It is submitted again.")
                 if state["state"] == "fewer":
-                    self._leave_out(state["clients"])
+                    self.left |= dict.fromkeys(state["clients"], time.time())
+                    if set(state["clients"]) <= set(self.taken):  # came late, and went again
+                        self.terms = self.terms.without(self.terms.run, state["clients"])
+                    else:
+                        self._leave_out(state["clients"])
                 elif state["state"] == "unfit":
                     self.unfit |= set(state["clients"])
                     self.terms = self.terms.without(self.terms.run, state["clients"])
                 elif late := self.surely(self.late):
-                    self.terms = self.terms.joined_by(late)
+                    self.terms, self.taken = self.terms.joined_by(late), late
                 self._write_note()
         finally:
             self.close()
@@ -105,8 +111,8 @@ class Driver:
         missing = [name for name in self.asked if name not in {*self.terms.names, *self.unfit}]
         if not missing or config.privacy is not None or config.secure:
             return []
-        there = {info.name for info in self.session.get_connected_client_list()}
-        return [name for name in missing if name in there]
+        seen = {info.name: info.last_connect_time for info in self.session.get_connected_client_list()}
+        return [name for name in missing if seen.get(name, 0) > self.left.get(name, 0) + RETURN]
 
     def _leave_out(self, clients: list[str]) -> None:
         """Begin anew without some clients; a private run would release its first rounds twice."""

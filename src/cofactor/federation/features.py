@@ -23,6 +23,7 @@ class Said(NamedTuple):
     hashes: Array | None
     rows: int | None
     version: str
+    keys: bool = False
 
     @classmethod
     def read(cls, found: Any) -> Said:
@@ -30,13 +31,9 @@ class Said(NamedTuple):
         match found:
             case {"features": int(m), "dtype": str(dtype), "hashes": hashes, "rows": int() | None as rows, **rest}:
                 fits = hashes is None or (isinstance(hashes, np.ndarray) and hashes.shape == (m,))
-                if (
-                    fits
-                    and m >= 1
-                    and dtype in ("<f4", "<f8", "|b1", "|u1", "|i1", "<i8", "<i4")
-                    and set(rest) == {"version"}
-                ):
-                    return cls(m, dtype, hashes, rows, str(rest["version"]))
+                keys = rest.pop("keys", None)
+                if fits and m >= 1 and dtype in DTYPES and isinstance(keys, bool) and set(rest) == {"version"}:
+                    return cls(m, dtype, hashes, rows, str(rest["version"]), keys)
         raise FormatError("expected what a client is like.")
 
     def plain(self) -> dict[str, Any]:

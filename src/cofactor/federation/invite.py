@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cofactor import records
-from cofactor.federation import kits
+from cofactor.federation import kits, sealed
 from cofactor.files import atomic
 from cofactor.types import CofactorError
 
@@ -43,11 +43,11 @@ class Invite:
     salt: str
 
     @classmethod
-    def read(cls, path: Path) -> Invite:
+    def read(cls, path: Path, passphrase: str | None = None) -> Invite:
         """Read an invite."""
         if not path.exists():
             raise CofactorError(f"{path}: expected an invite of a federation, found no such file.")
-        return records.load(cls, path)
+        return records.decode(cls, sealed.opened(records.read_json(path), passphrase, str(path)), path.name)
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,20 @@ class Federation:
     tokens: dict[str, str]
 
     @classmethod
-    def init(cls, home: Path, clients: list[str], *, host: str, port: int, name: str = "federation") -> Federation:
-        """Make root, server and lead, and one invite for each client; an existing federation is never written over."""
+    def init(
+        cls,
+        home: Path,
+        clients: list[str],
+        *,
+        host: str,
+        port: int,
+        name: str = "federation",
+        passphrase: str | None = None,
+    ) -> Federation:
+        """Make root, server and lead, and one invite for each client; an existing federation is never written over.
+
+        Invites are sealed with a ``passphrase``, if there is one.
+        """
         if (home / FILE).exists():
             raise CofactorError(f"{home}: already holds a federation; choose another folder.")
         for client in clients:
@@ -89,7 +101,8 @@ class Federation:
         tokens = {client: secrets.token_hex(32) for client in clients}
         for client, token in tokens.items():
             invite = Invite(name, client, host, port, port + 1, root, token, salt)
-            _save(home / "invites" / f"{client}.cofactor", asdict(invite))
+            told = asdict(invite) if passphrase is None else sealed.seal(asdict(invite), passphrase)
+            _save(home / "invites" / f"{client}.cofactor", told)
         hashed = {client: _hash(token) for client, token in tokens.items()}
         found = cls(home, name, host, port, port + 1, clients, salt, hashed)
         _save(home / FILE, {key: value for key, value in asdict(found).items() if key != "home"})

@@ -23,7 +23,9 @@ least_rows = 1                     # refuse runs if the data have fewer rows
 # epsilon = 1.0                    # largest epsilon of one run
 # total_epsilon = 3.0              # largest sum of the epsilons of all runs
 private = false                    # true: only runs with an epsilon
+# ledger = "site.jsonl"            # charge private runs here, too (`cofactor ledger new HOME/site.jsonl`)
 secure = false                     # true: only runs with secure summation
+keys = false                       # true: secure summation only with keys that clients have exchanged (HOME/keys)
 approval = false                   # true: a person here approves every run (`cofactor approve HOME RUN`)
 """
 
@@ -37,7 +39,9 @@ class Policy:
     epsilon: float | None = None
     total_epsilon: float | None = None
     private: bool = False
+    ledger: str | None = None
     secure: bool = False
+    keys: bool = False
     approval: bool = False
 
     @classmethod
@@ -60,7 +64,7 @@ class Policy:
             raise Refused("method")
         if self.secure and not config.secure:
             raise Refused("secure")
-        limits = self.epsilon is not None or self.total_epsilon is not None
+        limits = any(limit is not None for limit in (self.epsilon, self.total_epsilon, self.ledger))
         if config.privacy is None:
             if self.private or limits:
                 raise Refused("private")

@@ -13,16 +13,20 @@ from typing import Any
 import numpy as np
 
 from cofactor.assurance.spending import record
+from cofactor.data.preparation import Preparation
 from cofactor.engines.flare import Flare
 from cofactor.engines.flare_clients import Clients, LeftOut, Refused, Short, Unfit, Wire
 from cofactor.engines.flare_format import FormatError
-from cofactor.federation import going_on
+from cofactor.engines.secure import in_words
+from cofactor.federation import going_on, questions
 from cofactor.federation.features import Common, Said
 from cofactor.federation.terms import RunTerms
+from cofactor.jobs import preparing
 from cofactor.jobs.conclude import Finding
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import Job, carry, keys_of
 from cofactor.jobs.place import Place
+from cofactor.jobs.preparing import Prepared
 from cofactor.jobs.reading import Inputs
 from cofactor.local.columns import groups
 from cofactor.methods.build import Facts
@@ -66,18 +70,35 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
     clients.meet()
     said = _hello(clients, log)
     found, dtype = going_on.agreed(terms, said, out)
-    if terms.config.rank > found.features:
-        raise CofactorError(f"rank: expected at most {found.features} (the features), found {terms.config.rank}.")
-    facts = _facts(terms, said, found)
+    place = _places(clients, found)
+    made, asked = _prepared(terms, clients, place, found.features, RunFolder(out).preparation())
+    left = found.columns if not made else {j: made.places(index) for j, index in found.columns.items()}
+    features = made.width(found.features)
+    if terms.config.rank > features:
+        raise CofactorError(f"rank: expected at most {features} (the features), found {terms.config.rank}.")
+    known = [left[j] for j in sorted(said)] if found.union else None
+    facts = _facts(terms, said, features, known)
     method, plan = terms.made(facts)
-    _settle(clients, terms, found, facts, dtype)
+    _settle(clients, place, facts, dtype, questions.learned(made.steps))
     names = _names(clients, found)
-    engine = Flare(clients, found.features, _Reading(terms.names, found.features))
-    remotes: list[Any] = [Remote(said[j].rows, found.features) for j in sorted(said)]
-    known = [found.columns[j] for j in sorted(said)] if found.union else None
-    inputs = Inputs(terms.names, remotes, names, [""] * len(terms.names), known)
+    engine = Flare(clients, features, _Reading(terms.names, features))
+    remotes: list[Any] = [Remote(said[j].rows, features) for j in sorted(said)]
+    inputs = Inputs(terms.names, remotes, made.names(names), [""] * len(terms.names), known)
     rounds = None if plan.stream else plan.rounds or ROUNDS
-    job = going_on.begun(Job(terms.config, method, plan, inputs, terms.names, Place(engine), rounds), terms, out.parent)
+    arrays = preparing.learned(made, names, found.features)
+    job = Job(
+        terms.config,
+        method,
+        plan,
+        inputs,
+        terms.names,
+        Place(engine),
+        rounds,
+        Prepared(arrays, asked),
+        asks=True,
+        asker=lambda question, t: questions.markers(engine, clients, question.factor, t),
+    )
+    job = going_on.begun(job, terms, out.parent)
     folder = _folder(out, job, said)
 
     def ends(line: Any, shared: Any) -> bool:
@@ -120,25 +141,38 @@ def _hello(clients: Clients, log: Log) -> dict[int, Said]:
     return said
 
 
-def _facts(terms: RunTerms, said: dict[int, Said], found: Common) -> Facts:
+def _facts(terms: RunTerms, said: dict[int, Said], features: int, known: list[Array] | None) -> Facts:
     rows = [one.rows for one in said.values()]
-    lacking = groups([found.columns[j] for j in sorted(said)], found.features) if found.union else None
+    lacking = None if known is None else groups(known, features)
     total = terms.config.rows if any(n is None for n in rows) else sum(n or 0 for n in rows)
-    return Facts(len(said), found.features, total, lacking)
+    return Facts(len(said), features, total, lacking)
 
 
-def _settle(clients: Clients, terms: RunTerms, found: Common, facts: Facts, dtype: str) -> None:
+def _places(clients: Clients, found: Common) -> dict[int, dict[str, Any]]:
+    """Return what every client needs to find its columns."""
+    same = {"clients": len(clients.names), "width": found.features, "union": found.union}
+    return {j: {**same, "number": j, "columns": index} for j, index in found.columns.items()}
+
+
+def _prepared(
+    terms: RunTerms, clients: Clients, place: dict[int, Any], width: int, known: dict[str, Array]
+) -> tuple[Preparation, Any]:
+    """Return the steps before the run with what they have learned: now, or before the run was interrupted."""
+    if known:
+        return Preparation.from_arrays(known), []
+    return questions.prepare(terms, clients, place, width)
+
+
+def _settle(clients: Clients, place: dict[int, Any], facts: Facts, dtype: str, known: dict[str, Array]) -> None:
     """Tell every client its number and its columns, and what else the method is built from."""
     same = {
-        "clients": facts.clients,
-        "features": found.features,
+        "features": facts.features,
         "rows": facts.rows,
         "groups": None if facts.groups is None else np.array(facts.groups),
         "dtype": dtype,
-        "union": found.union,
+        "known": known,
     }
-    orders = {j: {**same, "number": j, "columns": index} for j, index in found.columns.items()}
-    if len(clients.ask("settle", orders)) < len(orders):
+    if len(clients.ask("settle", {j: {**own, **same} for j, own in place.items()})) < len(place):
         raise Short("expected all clients at the start, found fewer; the run can be resumed.")
 
 
@@ -163,7 +197,12 @@ def _folder(out: Path, job: Job, said: dict[int, Said]) -> RunFolder:
     total = record(job.method.traits.allowance.total()) if job.private else None
     lines = [Input(name, "", said[j].features, None, said[j].rows) for j, name in enumerate(job.names)]
     keys = {name: key.public for name, key in keys_of(job, folder).items()}  # the server signs what it has received
-    return RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None)
+    exchanged = all(one.keys for one in said.values())
+    masks = in_words(job.plan, len(said), keys=exchanged) if job.config.secure else None
+    folder = RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None, masks=masks)
+    if job.prepared.arrays:
+        folder.write_preparation(job.prepared.arrays)
+    return folder
 
 
 class _Reading:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cofactor.federation import kits, policy
+from cofactor.federation import hand_over, kits, policy
 from cofactor.federation.invite import Federation, Invite, join
 from cofactor.types import CofactorError
 
@@ -39,11 +39,17 @@ def serve(home: Path, *, say: Callable[[str], Any] = print) -> None:
 
 
 def take_part(
-    invite: Path, data: Path, home: Path | None = None, *, layer: str | None = None, say: Callable[[str], Any] = print
+    invite: Path,
+    data: Path,
+    home: Path | None = None,
+    *,
+    layer: str | None = None,
+    passphrase: str | None = None,
+    say: Callable[[str], Any] = print,
 ) -> None:
     """Run a client of a federation until it is stopped; the first time, become a member with the invite."""
     needs_flare()
-    found = Invite.read(invite)
+    found = Invite.read(invite, passphrase)
     home = (home or Path(f"{found.client}-home")).resolve()
     if not data.exists():
         raise CofactorError(f"{data}: expected the data of this client, found no such file.")
@@ -54,7 +60,9 @@ def take_part(
     policy.Policy.read(home)
     own = {"data": str(data.resolve()), "salt": found.salt, "layer": layer, "client": found.client}
     (home / "local" / "cofactor.json").write_text(json.dumps(own))
+    print_ = hand_over.make(home, found.client)
     say(f"client {found.client} of {found.federation} at {found.host}, port {found.port}; policy {home / policy.FILE}")
+    say(f"key for secure sums {home / hand_over.FOLDER / found.client}.pub, {print_}")
     _keep(home, CLIENT, "fed_client.json", [f"uid={found.client}", "org=cofactor"], say)
 
 

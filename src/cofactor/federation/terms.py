@@ -16,7 +16,7 @@ from cofactor.methods.build import AUTO, Facts, build, settle
 from cofactor.plan import Plan
 from cofactor.types import CofactorError, unknown
 
-NOT_HERE = ("split", "group_by", "ratings", "holdout", "label", "scheduler", "prepare")
+NOT_HERE = ("split", "group_by", "ratings", "holdout", "label", "scheduler")
 """Settings about files, which are the clients' own here."""
 
 

@@ -10,8 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from cofactor.assurance import ledger
 from cofactor.federation import policy
 from cofactor.federation.driver import NOTE
+from cofactor.federation.own_run import AGREED
 from cofactor.federation.server_job import EVENTS
 from cofactor.types import CofactorError
 
@@ -53,7 +55,10 @@ def _of_run(folder: Path) -> dict[str, Any]:
 def _of_client(home: Path) -> dict[str, Any]:
     runs = sorted((path for path in home.glob("runs/*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
     own = json.loads((home / "local" / "cofactor.json").read_text())
-    sent = _lines(runs[-1] / "sent.jsonl") if runs else []
+    left = dict[int, dict[str, Any]]()
+    for line in _lines(runs[-1] / ledger.FILE) if runs else []:
+        left.setdefault(line["round"], {})[line["array"]] = (line["shape"], line["dtype"])
+    agreed = runs[-1] / AGREED if runs else None
     waiting = [run.name for run in runs if (run / "asked.json").exists() and not policy.answer_of(home, run.name)]
     spent = policy.spent(home)
     return {
@@ -62,7 +67,8 @@ def _of_client(home: Path) -> dict[str, Any]:
         "clients": [[run.name, ["waits for you", "bad"] if run.name in waiting else ["known", "ok"]] for run in runs],
         "loss": [],
         "numbers": "The loss is the coordinator's to show.",
-        "sent": [[str(line["round"]), _arrays(line["arrays"])] for line in sent[-MOST:]],
+        "agreed": _agreed(json.loads(agreed.read_text())) if agreed is not None and agreed.exists() else None,
+        "sent": [[_when(t), _arrays(arrays)] for t, arrays in list(left.items())[-MOST:]],
         "asked": _asked(home, waiting[0]) if waiting else None,
         "events": [],
     }
@@ -72,11 +78,23 @@ def _arrays(arrays: dict[str, Any]) -> str:
     return ", ".join(f"{name} {' x '.join(map(str, shape)) or '1'}" for name, (shape, _) in arrays.items())
 
 
+def _when(t: int) -> str:
+    return str(t) if t >= 0 else f"before ({t})"
+
+
+def _agreed(plan: dict[str, Any]) -> str:
+    """Say what the clients have agreed on before anything else was sent."""
+    steps = f"; prepared by {plan['prepare']}, which leaves {plan['features']}" if plan["prepare"] else ""
+    how = {"union": "that any client has", "position": "by position"}.get(plan["how"], "that all clients have")
+    return f"{plan['clients']} clients, {plan['common']} features {how}; this client has {plan['own']}{steps}."
+
+
 def _asked(home: Path, run: str) -> dict[str, str]:
     config = json.loads((home / "runs" / run / "asked.json").read_text())["config"]
     more = f", epsilon {config['epsilon']}" if "epsilon" in config else ", not private"
     text = f"Method {config['method']}, rank {config['rank']}, {config.get('rounds') or 'its own number of'} rounds"
-    return {"run": run, "text": text + more + (", secure sums" if config.get("secure") else "") + "."}
+    steps = f", prepared by {config['prepare']}" if "prepare" in config else ""
+    return {"run": run, "text": text + more + (", secure sums" if config.get("secure") else "") + steps + "."}
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

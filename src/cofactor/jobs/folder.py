@@ -46,13 +46,14 @@ class RunFolder:
         *,
         privacy: PrivacyRecord | None = None,
         keys: dict[str, str] | None = None,
+        masks: str | None = None,
     ) -> RunFolder:
         """Make the folder with its manifest and configuration; an existing run is never written over.
 
         ``privacy`` is what a private run will cost in all, ``keys`` the public keys of its clients; rows and hashes of
-        its data stay with the clients.
+        its data stay with the clients. ``masks`` says what secure sums rest on, where that is not in the settings.
         """
-        folder, masks = cls.free(path), config.masks(len(inputs))
+        folder, masks = cls.free(path), masks or config.masks(len(inputs))
         path.mkdir(parents=True, exist_ok=True)
         folder.write_text("run.toml", configs.to_toml(config))
         told = [replace(line, rows=None, sha256=None) for line in inputs] if privacy else list(inputs)

@@ -44,6 +44,7 @@ class Job:
 
     ``names`` are those of all clients; ``rounds`` the most it takes, None for a stream, whose updates are no rounds.
     ``asks`` says whether clients answer questions besides those of the method; ``start`` is a factor to begin at.
+    ``asker`` returns the engine that carries such a question, where it is another one.
     """
 
     config: Config
@@ -56,6 +57,7 @@ class Job:
     prepared: Prepared = field(default_factory=Prepared)
     asks: bool = False
     start: Array | None = None
+    asker: Callable[[Regressed, int], Engine | None] | None = None
 
     @property
     def kind(self) -> Kind:
@@ -242,7 +244,10 @@ def _markers(job: Job, outcome: Run, journal: Journal) -> Array | None:
     def watch(_: int, answers: Sequence[Answer]) -> None:
         journal.sent(t, answers)
 
-    sums = totals(question, inputs.data, m, engine=_carrier(job), secure=job.plan.secure, watch=watch)
+    engine = _carrier(job) if job.asker is None else job.asker(question, t)
+    if engine is None:
+        return None
+    sums = totals(question, inputs.data, m, engine=engine, secure=job.plan.secure, watch=watch)
     return question.scores(sums)
 
 

@@ -64,10 +64,17 @@ def prepare(config: Config, inputs: Inputs, place: Place, known: Mapping[str, Ar
         ready = [made(X) for X in data]
     else:
         made, ready = steps.settle(data, width, ask)
-    arrays = {**made.arrays(), NAMES: np.array(names), WIDTH: np.array(width)}
+    arrays = learned(made, names, width)
     left = None if inputs.known is None else [made.places(index) for index in inputs.known]
     changed = replace(inputs, data=ready, feature_names=made.names(names), known=left)
     return changed, Prepared(arrays, asked, said)
+
+
+def learned(made: Preparation, names: Sequence[str] | None, width: int) -> dict[str, Array]:
+    """Return what steps have learned, with the features that came in, as arrays; nothing where there are none."""
+    known = made.arrays()
+    found = names or [f"feature{i}" for i in range(width)]
+    return {**known, NAMES: np.array(found), WIDTH: np.array(width)} if known else {}
 
 
 def _hint(config: Config, inputs: Inputs, steps: Preparation) -> str:
