@@ -49,7 +49,7 @@ def state(member):
 
 def test_no_frame_of_a_server_moves_a_client_or_makes_it_say_anything(member):
     draw, released = random.Random(1), []
-    member.sending = lambda t, message: released.append(t)
+    member.sending = lambda t, message, shared: released.append(t)
     desk = Desk("run", member.ops)
     shared = member.method.start(20, np.random.default_rng(0)).broadcast()
     order = {"t": 0, "counted": -1, "shared": shared, "work": None}
