@@ -13,8 +13,8 @@ import numpy as np
 from cofactor.engines.contract import Answer, Client, Finished, Work, check_message
 from cofactor.engines.history import adds_up, stage_of
 from cofactor.local import arrays
-from cofactor.method import Method, rng
-from cofactor.types import Array, ClientError, CofactorError, Data, Local, Shared
+from cofactor.method import Method, rng, total
+from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
 TINY_ROWS = 8
 """Clients with at most this many rows are stacked where the method's messages add up over rows."""
@@ -101,10 +101,24 @@ class Host:
                 here = np.flatnonzero(chosen[unit.owner])
                 part = Local(part.codes[here], {n: a[here] for n, a in part.memory.items()})
                 X = arrays.rows(X, here)
-            part, message = self.method.step(X, shared, part, t, address(self.seed, j, t))
+            if arrays.has_blocks(X) and adds_up(self.traits, t) and self.traits.allowance is None:
+                part, message = self._step_blocks(X, shared, part, t, j)
+            else:
+                part, message = self.method.step(X, shared, part, t, address(self.seed, j, t))
             unit.local = part if here is None else _write_rows(unit.local, part, here)
             check_message(message, schema, client=j, t=t)
         return Answer(stepping, message)
+
+    def _step_blocks(self, X: Data, shared: Shared, local: Local, t: int, client: int) -> tuple[Local, Message]:
+        """Step a client block by block, as if each were a client of its own: its rows are read once in a round."""
+        parts, messages = [], []
+        for rows, block in X.blocks():
+            own = Local(local.codes[rows], {n: a[rows] for n, a in local.memory.items()})
+            part, message = self.method.step(block, shared, own, t, address(self.seed, client, t))
+            parts.append(part)
+            messages.append(message)
+        memory = {n: np.concatenate([part.memory[n] for part in parts]) for n in parts[0].memory}
+        return Local(np.concatenate([part.codes for part in parts]), memory), _as_sent(messages)
 
     def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
         """Let every client find its codes for the final factor, and do its work."""
@@ -172,6 +186,14 @@ class Host:
     def _each(self, work: Callable[[_Unit], Any], units: list[_Unit]) -> list[Any]:
         """Apply ``work`` to the units in threads; results come in the order of the units."""
         return list((self.pool.map if self.pool else map)(work, units))
+
+
+def _as_sent(messages: list[Message]) -> Message:
+    """Return the sum of messages in the types in which they were sent."""
+    if len(messages) == 1:
+        return messages[0]
+    sums = total(messages)
+    return sums._replace(arrays={n: np.asarray(a, sums.dtype(n))[()] for n, a in sums.arrays.items()}, dtypes={})
 
 
 def _write_rows(local: Local, part: Local, here: Array) -> Local:

@@ -20,6 +20,7 @@ from cofactor.engines.host import Host
 from cofactor.engines.team import ProcessError, Team
 from cofactor.local import arrays, devices
 from cofactor.local.placed import to_host
+from cofactor.local.threads import lend, most
 from cofactor.method import Method, total
 from cofactor.plan import Plan, Stream
 from cofactor.types import Array, Data, DataError, Message, Shared
@@ -36,8 +37,9 @@ def opened(
     """Check the data of all processes and start the threads; an error on one process ends all of them.
 
     Several clients share the threads, with BLAS limited to one thread each for the whole run; one client alone gets all
-    of BLAS. The server is limited too: a second BLAS thread that it woke would go on spinning on a core for tens of
-    milliseconds while clients step, which costs a third of a round.
+    of BLAS, and all threads for its rows, as the rows of the factor at the server do. The server's BLAS is limited too:
+    a second BLAS thread that it woke would go on spinning on a core for tens of milliseconds while clients step, which
+    costs a third of a round.
     """
     with team.guard("the start of the run"):
         held = agree(team, method, Xs, empty=plan.stream is not None)
@@ -47,7 +49,7 @@ def opened(
         threads = workers or team.threads()
         placed = any(arrays.is_placed(X) for X in held.data)  # one queue of work is all that a device has
         count = 1 if plan.stream or placed else min(threads, len(held.data))
-        with _blas(team, threads, len(held.data)), _pool(count) as pool:
+        with _blas(team, threads, len(held.data)), _pool(count) as pool, lend(min(threads, most())):
             host = Host(method, held.data, plan.seed, first=held.first, pool=pool, stacks=not plan.secure)
             yield TeamSession(team, host, held)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -12,8 +14,8 @@ from scipy import sparse
 from cofactor.local import arrays
 from cofactor.types import Array, Data, DataError
 
-BLOCK_BYTES = 64 << 20
-"""Size of a block in memory, unless told otherwise."""
+BLOCK_BYTES = 32 << 20
+"""Size of a block in memory, unless told otherwise; the next one is read while one is worked on."""
 
 _NEAR = 32  # rows: reading over a gap this small costs less than opening the file again
 
@@ -100,11 +102,21 @@ class RowBlocks:
     def blocks(self) -> Iterator[tuple[slice, Data]]:
         """Yield ``(rows, X[rows])`` from the first row to the last, each block a dense C array or CSR.
 
-        This is the loop to fuse work in: all that needs a block while it is in memory costs one read.
+        This is the loop to fuse work in: all that needs a block while it is in memory costs one read. A thread reads
+        the next block meanwhile.
         """
-        for start in range(0, self.shape[0], self.block_rows):
-            rows = slice(start, min(start + self.block_rows, self.shape[0]))
-            yield rows, self._cast(self.source.read(rows.start, rows.stop))
+        starts = range(0, self.shape[0], self.block_rows)
+        slices = [slice(start, min(start + self.block_rows, self.shape[0])) for start in starts]
+        if len(slices) <= 1:
+            yield from ((rows, self.row_block(rows)) for rows in slices)
+            return
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(self.row_block, slices[0])
+            for rows, after in zip_longest(slices, slices[1:]):
+                block = coming.result()
+                if after is not None:
+                    coming = ahead.submit(self.row_block, after)
+                yield rows, block
 
     def times_factor(self, H: Array) -> Array:
         """``X H^T`` (n x k)."""

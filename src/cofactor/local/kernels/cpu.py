@@ -1,27 +1,38 @@
-"""Numba kernels over rows. They release the GIL, so clients run in threads; none is parallel by itself."""
+"""Numba kernels over rows. They release the GIL: clients run in threads, and so do the rows of one large client."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
+from cofactor.local.threads import over_rows
 from cofactor.types import Array
 
-BLOCK = 64
-"""Rows per block of :func:`hals_sweeps`: wide enough to fill vector units, small enough for the L1 cache."""
+BLOCK = 128
+"""Rows per block of :func:`hals_sweeps`: wide enough to fill vector units, small enough for the first caches."""
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> None:
     """Run a fixed number of coordinate descent sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0, in place.
 
-    Rows are independent, so a block of them is transposed and every instruction works on many rows at once.
-    Padding makes each row's arithmetic the same wherever it stands: stacking clients changes no bit.
+    Rows are independent: threads that the caller may use take some each, and no bit depends on how many there are.
     """
     n, k = F.shape
+    over_rows(lambda start, stop: _sweep_rows(F, gram, cross, sweeps, start, stop), n, sweeps * k * k, BLOCK)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def _sweep_rows(F: Array, gram: Array, cross: Array, sweeps: int, first: int, last: int) -> None:
+    """Sweep over rows ``first:last``: a block is transposed, so that every instruction works on many rows at once.
+
+    Four components are taken at a time: what all others leave of them is one small product, in which a value that was
+    loaded serves four times; among the four, each sees the others as they are then. Padding makes each row's
+    arithmetic the same wherever it stands: stacking clients changes no bit.
+    """
+    k = F.shape[1]
     padded = (k + 3) // 4 * 4
-    G = np.zeros((k, padded), F.dtype)
-    inverse = np.zeros(k, F.dtype)
+    G = np.zeros((padded, padded), F.dtype)
+    inverse = np.zeros(padded, F.dtype)
     for j in range(k):
         for p in range(k):
             G[j, p] = gram[j, p]
@@ -29,45 +40,72 @@ def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> None:
             inverse[j] = 1 / gram[j, j]
         G[j, j] = 0
     T = np.zeros((padded, BLOCK), F.dtype)
-    C = np.zeros((k, BLOCK), F.dtype)
-    rest = np.empty(BLOCK, F.dtype)
-    for start in range(0, n, BLOCK):
-        rows = min(BLOCK, n - start)
+    C = np.zeros((padded, BLOCK), F.dtype)
+    R0, R1, R2, R3 = np.empty_like(C[0]), np.empty_like(C[0]), np.empty_like(C[0]), np.empty_like(C[0])
+    for start in range(first, last, BLOCK):
+        rows = min(BLOCK, last - start)
         for r in range(rows):
             for j in range(k):
                 T[j, r] = F[start + r, j]
                 C[j, r] = cross[start + r, j]
         for _ in range(sweeps):
-            for j in range(k):
-                if inverse[j] == 0:
-                    continue
-                for r in range(BLOCK):
-                    rest[r] = C[j, r]
-                for p in range(0, padded, 4):
-                    g0, g1, g2, g3 = G[j, p], G[j, p + 1], G[j, p + 2], G[j, p + 3]
-                    for r in range(BLOCK):
-                        rest[r] -= g0 * T[p, r] + g1 * T[p + 1, r] + g2 * T[p + 2, r] + g3 * T[p + 3, r]
-                for r in range(BLOCK):
-                    new = rest[r] * inverse[j]
-                    T[j, r] = new if new > 0 else 0
+            for j in range(0, padded, 4):
+                _left_over(C, G, T, j, R0, R1, R2, R3)
+                _settle(T, G, inverse, R0, j, j + 1, j + 2, j + 3)
+                _settle(T, G, inverse, R1, j + 1, j, j + 2, j + 3)
+                _settle(T, G, inverse, R2, j + 2, j, j + 1, j + 3)
+                _settle(T, G, inverse, R3, j + 3, j, j + 1, j + 2)
         for r in range(rows):
             for j in range(k):
                 F[start + r, j] = T[j, r]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> None:
-    """Like :func:`hals_sweeps`, but each row stops once a sweep moves it by at most ``tol`` times its norm.
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"}, inline="always")
+def _left_over(C: Array, G: Array, T: Array, j: int, R0: Array, R1: Array, R2: Array, R3: Array) -> None:
+    """``R = C[j:j+4] - G[j:j+4] T``, without those four: what all others leave of them."""
+    for r in range(BLOCK):
+        R0[r], R1[r], R2[r], R3[r] = C[j, r], C[j + 1, r], C[j + 2, r], C[j + 3, r]
+    for p in range(0, T.shape[0], 4):
+        if p == j:
+            continue
+        a0, a1, a2, a3 = G[j, p], G[j, p + 1], G[j, p + 2], G[j, p + 3]
+        b0, b1, b2, b3 = G[j + 1, p], G[j + 1, p + 1], G[j + 1, p + 2], G[j + 1, p + 3]
+        c0, c1, c2, c3 = G[j + 2, p], G[j + 2, p + 1], G[j + 2, p + 2], G[j + 2, p + 3]
+        d0, d1, d2, d3 = G[j + 3, p], G[j + 3, p + 1], G[j + 3, p + 2], G[j + 3, p + 3]
+        for r in range(BLOCK):
+            t0, t1, t2, t3 = T[p, r], T[p + 1, r], T[p + 2, r], T[p + 3, r]
+            R0[r] -= a0 * t0 + a1 * t1 + a2 * t2 + a3 * t3
+            R1[r] -= b0 * t0 + b1 * t1 + b2 * t2 + b3 * t3
+            R2[r] -= c0 * t0 + c1 * t1 + c2 * t2 + c3 * t3
+            R3[r] -= d0 * t0 + d1 * t1 + d2 * t2 + d3 * t3
 
-    The gradient of the row is carried along, so a coordinate that stays costs nothing.
-    """
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"}, inline="always")
+def _settle(T: Array, G: Array, inverse: Array, rest: Array, j: int, a: int, b: int, c: int) -> None:
+    """``T_j = [(rest - G_ja T_a - G_jb T_b - G_jc T_c) / g]_+`` for a block of rows; as it was where g is 0."""
+    scale, ga, gb, gc = inverse[j], G[j, a], G[j, b], G[j, c]
+    if scale != 0:
+        for r in range(BLOCK):
+            new = (rest[r] - (ga * T[a, r] + gb * T[b, r] + gc * T[c, r])) * scale
+            T[j, r] = new if new > 0 else 0
+
+
+def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> None:
+    """Like :func:`hals_sweeps`, but each row stops once a sweep moves it by at most ``tol`` times its norm."""
     n, k = F.shape
+    over_rows(lambda start, stop: _solve_rows(F, gram, cross, sweeps, tol, start, stop), n, sweeps * k * k // 4, BLOCK)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def _solve_rows(F: Array, gram: Array, cross: Array, sweeps: int, tol: float, first: int, last: int) -> None:
+    """Solve rows ``first:last``; the gradient of a row is carried along, so a coordinate that stays costs nothing."""
+    k = F.shape[1]
     gradient = np.empty(k, F.dtype)
     inverse = np.zeros(k, F.dtype)
     for j in range(k):
         if gram[j, j] > 0:
             inverse[j] = 1 / gram[j, j]
-    for i in range(n):
+    for i in range(first, last):
         f = F[i]
         for j in range(k):
             gradient[j] = -cross[i, j]

@@ -9,7 +9,7 @@ import triton.language as tl
 
 
 @triton.jit(do_not_specialize=["n", "sweeps"])
-def _sweep(F, C, G, inverse, n, sweeps, K: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+def _sweep(F, C, G, inverse, n, sweeps, K: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
     # F and C are k x n: a thread has some rows and all of their components, so that no sum crosses threads. ``n`` is
     # not specialized on purpose: were it known to be even, loads would be wide, and rows spread over threads. Code of
     # its own for every coordinate takes a minute to compile and five times as long to run: it leaves the cache.

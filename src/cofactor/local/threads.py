@@ -1,0 +1,64 @@
+"""Threads over the rows of one matrix, where whoever is in charge of the cores has lent some.
+
+The default is one: clients that run side by side have a core each already. A run that has cores to spare lends them to
+its own thread with :func:`lend`; threads that it starts begin at one again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+WORTH = 1 << 21
+"""Multiplications that are worth a thread: about the tenth part of a millisecond."""
+
+
+class _Crew(NamedTuple):
+    size: int
+    pool: ThreadPoolExecutor
+
+
+_crew: ContextVar[_Crew | None] = ContextVar("_crew", default=None)
+
+
+def most() -> int:
+    """Return the number of threads that this process may use: its cores, or fewer where the environment says so."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(os.cpu_count() or 1, int(asked)) if asked.isdecimal() and int(asked) > 0 else os.cpu_count() or 1
+
+
+@contextmanager
+def lend(count: int) -> Iterator[None]:
+    """Let work over rows that is called from this thread use ``count`` threads, this one among them."""
+    if count <= 1:
+        yield
+        return
+    with ThreadPoolExecutor(count - 1) as pool:
+        token = _crew.set(_Crew(count, pool))
+        try:
+            yield
+        finally:
+            _crew.reset(token)
+
+
+def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int = 1) -> None:
+    """Call ``work(start, stop)`` so that 0..n is covered once, by the threads that were lent.
+
+    ``cost`` is the number of multiplications of a row: little work stays in one piece. Pieces begin at multiples of
+    ``step``. What is computed must not depend on how rows are cut.
+    """
+    crew = _crew.get()
+    pieces = 1 if crew is None else min(crew.size, n * cost // WORTH, -(-n // step))
+    if crew is None or pieces <= 1:
+        work(0, n)
+        return
+    width = -(-n // (pieces * step)) * step
+    starts = range(0, n, width)
+    waiting = [crew.pool.submit(work, start, min(start + width, n)) for start in starts[1:]]
+    work(0, starts[1])
+    for piece in waiting:
+        piece.result()

@@ -1,0 +1,36 @@
+"""Products of sparse matrices against scipy's."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from cofactor.local.kernels import sparse_products
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.tuples(st.integers(1, 30), st.integers(1, 30), st.integers(1, 40)),
+    st.floats(0, 1),
+    st.sampled_from(["csr", "csc"]),
+    st.sampled_from([np.float32, np.float64]),
+    st.integers(0, 9),
+)
+def test_equal_to_scipy(sides, density, form, dtype, seed):
+    n, m, k = sides
+    X = sparse.random(n, m, density, format=form, random_state=seed, dtype=dtype)
+    rng = np.random.default_rng(seed)
+    H, W = rng.normal(size=(k, m)).astype(dtype), rng.normal(size=(n, k)).astype(dtype)
+    close = {"rtol": 0, "atol": 1e-4 if dtype == np.float32 else 1e-12}
+    np.testing.assert_allclose(sparse_products.times(X, H.T), X @ H.T, **close)
+    np.testing.assert_allclose(sparse_products.transpose_times(X, W), X.T @ W, **close)
+    assert sparse_products.times(X, H.T).dtype == dtype
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_long_indices(form):
+    X = sparse.random(20, 10, 0.3, format=form, random_state=0)
+    X.indptr, X.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
+    B = np.random.default_rng(0).normal(size=(10, 20))
+    np.testing.assert_allclose(sparse_products.times(X, B), X @ B)

@@ -1,0 +1,71 @@
+"""Threads over rows: everything is done once, and no bit depends on how many there are."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from cofactor.local import arrays
+from cofactor.local import threads as module
+from cofactor.local.threads import lend, most, over_rows
+from cofactor.local.updates import HALS
+from cofactor.types import Stats
+
+
+@pytest.fixture(autouse=True)
+def _worth(monkeypatch):
+    monkeypatch.setattr(module, "WORTH", 1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 128, 1000])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_rows_are_covered_once(n, count):
+    seen, pieces = np.zeros(n, int), []
+
+    def work(start, stop):
+        pieces.append(start)
+        seen[start:stop] += 1
+
+    with lend(count):
+        over_rows(work, n, 10, 64)
+    assert (seen == 1).all()
+    assert len(pieces) == max(1, min(count, -(-n // 64)))
+    assert all(start % 64 == 0 for start in pieces)
+
+
+def test_a_thread_of_its_own_has_none_to_spare():
+    counts = []
+    with lend(2):
+        over_rows(lambda *_: over_rows(lambda *_: counts.append(1), 1000, 10), 2, 10)
+    assert len(counts) == 3, "the caller may use two threads, the one it started only itself"
+
+
+def test_errors_come_out():
+    with lend(2), pytest.raises(ZeroDivisionError):
+        over_rows(lambda start, _: 1 / (start == 0), 100, 10)
+
+
+@pytest.mark.parametrize(("asked", "found"), [("1", 1), ("0", None), ("", None), ("a few", None)])
+def test_the_environment_is_obeyed(monkeypatch, asked, found):
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert most() == (found or 8)
+
+
+def _works(dtype):
+    rng = np.random.default_rng(0)
+    X = sparse.random(700, 300, 0.1, format="csr", random_state=0, dtype=dtype)
+    W, H = rng.uniform(size=(700, 21)).astype(dtype), rng.uniform(size=(21, 300)).astype(dtype)
+    stats = Stats(H @ H.T, arrays.times_factor(X, H))
+    yield "codes", lambda: arrays.times_factor(X, H)
+    yield "factor", lambda: arrays.times_codes(X, W)
+    yield "codes of CSC", lambda: arrays.times_factor(X.tocsc(), H)
+    yield "sweeps", lambda: HALS(3)(W, stats)
+    yield "sweeps to the end", lambda: HALS(30, tol=1e-3)(W, stats)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_bit_depends_on_threads(dtype):
+    for name, work in _works(dtype):
+        alone = work()
+        with lend(3):
+            np.testing.assert_array_equal(work(), alone, err_msg=name)
