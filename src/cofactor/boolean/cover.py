@@ -12,9 +12,12 @@ import numpy as np
 
 from cofactor.boolean.bits import Bits, as_bits, unpack
 from cofactor.boolean.packed import ONE, cover_twice, kernel, popcount, union, word_places
+from cofactor.local.threads import over_rows
 from cofactor.types import Array, CofactorError, Data
 
 MAX_EXACT_RANK = 12
+PASSES = 4
+"""About how often a row looks at a component."""
 
 
 def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = None) -> Array:
@@ -27,12 +30,16 @@ def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = 
     """
     X, H = as_bits(X), as_bits(H)
     W = np.zeros((X.shape[0], -(-H.shape[0] // 64)), np.uint64)
-    places = word_places(H.words)
-    _greedy(X.words, H.words, places, W)
-    if codes is not None:
-        old = as_bits(codes).words.copy()
-        _greedy(X.words, H.words, places, old)
-        _keep_better(X.words, H.words, old, W)
+    old, places = None if codes is None else as_bits(codes).words.copy(), word_places(H.words)
+
+    def some(start: int, stop: int) -> None:
+        rows = X.words[start:stop]
+        _greedy(rows, H.words, places, W[start:stop])
+        if old is not None:
+            _greedy(rows, H.words, places, old[start:stop])
+            _keep_better(rows, H.words, old[start:stop], W[start:stop])
+
+    over_rows(some, X.shape[0], PASSES * places[1].size)
     return unpack(Bits(W, (X.shape[0], H.shape[0])))
 
 

@@ -30,6 +30,8 @@ class Relaxation:
 
 
 DEFAULT = Relaxation()
+FEW, WIDE = 0.3, 100
+"""Below which share of cells that are not 0 they are multiplied one by one, from which rank on; else BLAS is faster."""
 
 
 def factorize(
@@ -84,24 +86,31 @@ def ipalm_step(
 
 
 def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: int, params: Relaxation) -> Array:
-    """Return F (rows x k) after one inertial proximal gradient step on ``1/2 |X - F B|^2 + R(F)``."""
-    E = _ahead(F, F_prev, F.dtype.type(params.beta)) if params.beta else F
+    """Return F (rows x k) after one inertial proximal gradient step on ``1/2 |X - F B|^2 + R(F)``.
+
+    The prox leaves many cells at 0: where less than a share ``FEW`` is not, ``E gram`` is added up from these alone.
+    """
+    E, filled = _ahead(F, F_prev, F.dtype.type(params.beta)) if params.beta else (F, F.size)
     norm = float(np.linalg.norm(gram))
     # no gram, no information about F: a step of length zero leaves it where it is
     eta = 2 * (1 - params.beta) / (1 + 2 * params.beta) / norm if norm else 0.0
-    G = E @ gram
-    _step(G, cross, E, F.dtype.type(-eta))
-    return params.prox(G, params.kappa * eta, lam_at(t, params.lam, rate=params.rate) * eta)
+    if len(gram) >= WIDE and E.flags.c_contiguous and filled < FEW * E.size:
+        G = _step_of_few(E, gram, np.ascontiguousarray(cross), F.dtype.type(-eta))
+    else:
+        G = E @ gram
+        _step(G, cross, E, F.dtype.type(-eta))
+    return params.prox(G, params.kappa * eta, lam_at(t, params.lam, rate=params.rate) * eta, out=G)
 
 
 @kernel
-def _ahead(F: Array, F_prev: Array, beta: float) -> Array:
-    """Return ``F + beta (F - F_prev)`` in one pass."""
-    E = np.empty(F.shape, F.dtype)
+def _ahead(F: Array, F_prev: Array, beta: float) -> tuple[Array, int]:
+    """Return ``F + beta (F - F_prev)`` in one pass, and how many of its cells are not 0."""
+    E, filled = np.empty(F.shape, F.dtype), 0
     for i in range(F.shape[0]):
         for j in range(F.shape[1]):
             E[i, j] = F[i, j] + beta * (F[i, j] - F_prev[i, j])
-    return E
+            filled += E[i, j] != 0
+    return E, filled
 
 
 @kernel
@@ -110,6 +119,34 @@ def _step(G: Array, cross: Array, E: Array, scale: float) -> None:
     for i in range(G.shape[0]):
         for j in range(G.shape[1]):
             G[i, j] = (G[i, j] - cross[i, j]) * scale + E[i, j]
+
+
+@kernel
+def _step_of_few(E: Array, gram: Array, cross: Array, scale: float) -> Array:
+    """Return ``E + scale (E gram - cross)``, row by row from the cells of E that are not 0, four at a time."""
+    rows, k = E.shape
+    out, places = np.empty(E.shape, E.dtype), np.empty(k + 1, np.uint32)
+    for i in range(rows):
+        size, first = 0, 0
+        for j in range(k):
+            places[size] = j
+            size += E[i, j] != 0
+        total = out[i]
+        total[:] = 0
+        while first + 4 <= size:
+            a, b, c, d = places[first], places[first + 1], places[first + 2], places[first + 3]
+            e, f, g, h = E[i, a], E[i, b], E[i, c], E[i, d]
+            A, B, C, D = gram[a], gram[b], gram[c], gram[d]
+            for j in range(k):
+                total[j] += e * A[j] + f * B[j] + g * C[j] + h * D[j]
+            first += 4
+        for a in places[first:size]:
+            e, A = E[i, a], gram[a]
+            for j in range(k):
+                total[j] += e * A[j]
+        for j in range(k):
+            total[j] = (total[j] - cross[i, j]) * scale + E[i, j]
+    return out
 
 
 def as_float(X: Data, dtype: type = np.float32) -> Data:

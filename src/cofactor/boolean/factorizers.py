@@ -11,6 +11,7 @@ import numpy as np
 from cofactor.boolean import asso, elbmf, grecond, mebf, zhang
 from cofactor.boolean.bits import check_boolean, error, pack
 from cofactor.boolean.sweeps import polish
+from cofactor.local.threads import each
 from cofactor.types import Array, Data, Factorizer
 
 
@@ -54,10 +55,15 @@ class Asso:
         """Return the (W, H) of smallest |X xor (W o H)|."""
         check_boolean(X)
         bits = pack(X)
-        raw = asso.covers(bits, X, rank, keep=asso.enough(rank))
-        once = [polish(bits, H, sweeps=min(self.sweeps, 1), codes=W) for W, H in raw]
+        confidence = asso.association(X)
+
+        def tried(tau: float) -> tuple[Array, Array]:
+            W, H = asso.cover(bits, asso.candidates(confidence, tau), rank, keep=asso.enough(rank))
+            return polish(bits, H, sweeps=min(self.sweeps, 1), codes=W)
+
+        once = each(tried, asso.TAUS)
         best = sorted(once, key=lambda factors: error(bits, *factors))[: -(-len(once) // 3)]
-        found = [polish(bits, H, sweeps=self.sweeps - 1, codes=W) for W, H in best]
+        found = each(lambda factors: polish(bits, factors[1], sweeps=self.sweeps - 1, codes=factors[0]), best)
         return min(found, key=lambda factors: error(bits, *factors))
 
 

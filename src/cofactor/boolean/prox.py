@@ -22,28 +22,28 @@ SHIFT = 10.0
 class Prox(Protocol):
     """A prox of a binary regularizer, cell by cell."""
 
-    def __call__(self, x: Array, kappa: float, lam: float) -> Array:
-        """Return ``argmin_{0 <= y <= 1} 1/2 (y - x)^2 + R(y)`` for every cell of x."""
+    def __call__(self, x: Array, kappa: float, lam: float, *, out: Array | None = None) -> Array:
+        """Return ``argmin_{0 <= y <= 1} 1/2 (y - x)^2 + R(y)`` for every cell of x; ``out=x`` writes it over x."""
         ...
 
 
-def elb_prox(x: Array, kappa: float, lam: float) -> Array:
+def elb_prox(x: Array, kappa: float, lam: float, *, out: Array | None = None) -> Array:
     """Return the prox of ELB: ``clip((x - kappa) / (1 + lam), 0, 1)`` for x <= 1/2, mirrored above.
 
     Above 1/2 it is ``clip((x + kappa + lam) / (1 + lam), 0, 1)``. The paper prints ``x - kappa sign(x)``
     without the clip, which bounces between two values around 0 and around 1.
     """
-    out = _floating(x)
+    out = _floating(x) if out is None else out
     _elb(out.ravel(order="K"), out.dtype.type(kappa), out.dtype.type(lam))
     return out
 
 
-def alb_prox(x: Array, kappa: float, lam: float) -> Array:
+def alb_prox(x: Array, kappa: float, lam: float, *, out: Array | None = None) -> Array:
     """Return the prox of ALB with its rate taken at x: ``d <- max(u (d - kappa) / (u + lam), 0)``.
 
     x is clipped to [0, 1], d is its distance to the nearer of 0 and 1 (0 at a tie), u = 1 - exp(-10 d).
     """
-    out = _floating(x)
+    out = _floating(x) if out is None else out
     _alb(out.ravel(order="K"), out.dtype.type(kappa), out.dtype.type(lam))
     return out
 

@@ -18,13 +18,15 @@ After either, clients refit with ``greedy_refit(X, H, codes=W)``, which cannot r
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 
 from cofactor.boolean.bits import Bits, as_bits, pack, unpack
 from cofactor.boolean.cover import greedy_refit
-from cofactor.boolean.packed import add_bits, cover_twice, get, kernel, union
+from cofactor.boolean.packed import ONE, add_bits, cover_twice, get, kernel, union
+from cofactor.local.threads import over_rows
 from cofactor.types import Array, Data
 
 
@@ -59,8 +61,16 @@ def changes(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Changes:
     X, W, H = as_bits(X), as_bits(W), as_bits(H)
     k, m = H.shape
     cells = np.zeros((k, 64 * X.words.shape[1]), np.int64)
-    overlap = np.zeros((k, k), np.int64)
-    _changes(X.words, W.words, H.words, cells, overlap)
+    overlap, one_by_one = np.zeros((k, k), np.int64), Lock()
+
+    def some(start: int, stop: int) -> None:
+        mine, pairs = np.zeros_like(cells), np.zeros_like(overlap)
+        _changes(X.words[start:stop], W.words[start:stop], H.words, mine, pairs)
+        with one_by_one:
+            np.add(cells, mine, out=cells)
+            np.add(overlap, pairs, out=overlap)
+
+    over_rows(some, X.shape[0], 64 * X.words.shape[1])
     # rows of zeros uncovered minus ones uncovered, counted by their complement to visit few bits
     cells += np.diag(overlap)[:, None] * (1 - np.pad(unpack(H), ((0, 0), (0, cells.shape[1] - m))))
     return Changes(cells[:, :m], overlap)
@@ -117,13 +127,14 @@ def worth(changes: Changes, H: Array) -> Array:
 
 
 def sweep(X: Bits | Data, W: Bits | Data, H: Array, *, usage: Array | None = None) -> Array:
-    """Return H (k x m, uint8) after one exact sweep over its components with the codes W fixed."""
-    X, W, new = as_bits(X), as_bits(W), np.array(H, dtype=np.uint8)
-    packed = pack(new)
-    for component in range(new.shape[0]):
-        new[component] = choose(counts(X, W, packed, component, usage), new[component])
-        packed.words[component] = pack(new[component : component + 1]).words[0]
-    return new
+    """Return H (k x m, uint8) after one exact sweep over its components with the codes W fixed.
+
+    That is :func:`choose` by the :func:`counts` of one component after the other, in one pass.
+    """
+    X, W, new = as_bits(X), as_bits(W), pack(H)
+    mass = np.ones(X.shape[0], np.int64) if usage is None else usage
+    _sweep((X.words, W.words, mass), new.words, X.shape[1])
+    return unpack(new)
 
 
 def polish(
@@ -172,6 +183,21 @@ def _counts(rows: tuple[Array, Array, Array], H: Array, component: int, out: Arr
             add_bits(X[i, q] ^ others[q], q, out[0], usage[i])
             add_bits(X[i, q], q, out[1], usage[i])
     return used
+
+
+@kernel
+def _sweep(rows: tuple[Array, Array, Array], H: Array, m: int) -> None:
+    out = np.zeros((2, 64 * H.shape[1]), np.int64)
+    for component in range(H.shape[0]):
+        out[:] = 0
+        used = _counts(rows, H, component, out)
+        for j in range(m):
+            zeros, ones = out[0, j], used - out[1, j]
+            bit = ONE << np.uint64(j & 63)
+            if ones < zeros:
+                H[component, j >> 6] |= bit
+            elif zeros < ones:
+                H[component, j >> 6] &= ~bit
 
 
 @kernel

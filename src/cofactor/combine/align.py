@@ -17,7 +17,7 @@ from cofactor.types import Align, Array
 
 def cost(H: Array, reference: Array) -> Array:
     """Half squared distances ``1/2 |H_i - reference_j|^2``, by one product."""
-    A, B = H.astype(np.float64), reference.astype(np.float64)
+    A, B = H.astype(np.float64, copy=False), reference.astype(np.float64, copy=False)
     squares = [np.einsum("km,km->k", M, M) for M in (A, B)]
     return np.maximum(0.5 * np.add.outer(*squares) - A @ B.T, 0.0)
 
@@ -154,16 +154,26 @@ def partners(plan: Array) -> Array:
     return plan.sum(axis=1) > 0
 
 
+def carried(plan: Array, H: Array) -> Array:
+    """``P H`` (k x m); a (partial) permutation only moves rows, which is not a product."""
+    if np.count_nonzero(plan) != np.count_nonzero(plan == 1) or plan.sum(axis=1).max(initial=0) > 1:
+        return plan @ H
+    out = np.zeros((len(plan), H.shape[1]), np.result_type(plan, H))
+    rows, places = np.nonzero(plan)
+    out[rows] = H[places]
+    return out
+
+
 def pull(H: Array, reference: Array, plan: Array, weight: float) -> Array:
     """Proximal step of the alignment-aware drift: ``(H + weight P reference) / (1 + weight)`` where P has a partner."""
-    target = np.where(partners(plan)[:, None], plan @ reference, H)
+    target = np.where(partners(plan)[:, None], carried(plan, reference), H)
     return ((H + weight * target) / (1 + weight)).astype(H.dtype, copy=False)
 
 
 def drift(H: Array, reference: Array, align: Align | None = None) -> float:
     """``|H - P reference|_F`` after alignment (D1 unless told otherwise): 0 for a permuted copy."""
     plan = (align or Lap())(H, reference)
-    return float(np.linalg.norm(H - plan @ reference))
+    return float(np.linalg.norm(H - carried(plan, reference)))
 
 
 def catalog() -> dict[str, Align]:

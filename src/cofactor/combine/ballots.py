@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from cofactor.boolean.asso import cover, covers, enough
+from cofactor.boolean.asso import TAUS, association, candidates, cover, enough
 from cofactor.boolean.bits import Bits, pack, row_errors
 from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.elbmf import DEFAULT, Relaxation
@@ -19,6 +20,7 @@ from cofactor.boolean.sweeps import polish
 from cofactor.combine.aggregators import factors
 from cofactor.combine.align import Lap, cost
 from cofactor.combine.barycenter import aligned_mean
+from cofactor.local.threads import each
 from cofactor.method import total
 from cofactor.schedules import at
 from cofactor.types import Align, Array, Message
@@ -195,10 +197,17 @@ class Union(NamedTuple):
 
     def covers(self, rank: int) -> list[Array]:
         """Return greedy factors: for every threshold of ASSO, and of the components themselves."""
-        bits = pack(self.rows)
-        itself = cover(bits, Bits(np.unique(bits.words, axis=0), bits.shape), rank, usage=self.usage)
-        found = [*covers(bits, self.rows, rank, usage=self.usage, keep=enough(rank)), itself]
-        return [polish(bits, H, codes=W, usage=self.usage)[1] for W, H in found]
+        bits, confidence = pack(self.rows), association(self.rows, self.usage)
+
+        def tried(tau: float | None) -> Array:
+            if tau is None:
+                basis, keep = Bits(np.unique(bits.words, axis=0), bits.shape), None
+            else:
+                basis, keep = candidates(confidence, tau), enough(rank)
+            W, H = cover(bits, basis, rank, usage=self.usage, keep=keep)
+            return polish(bits, H, codes=W, usage=self.usage)[1]
+
+        return each(tried, [*TAUS, None])
 
     def ranked(self, Hs: list[Array]) -> list[Array]:
         """Return the distinct factors, best first: by weighted errors, and by agreement where these are close.
@@ -230,6 +239,7 @@ def aligned_from(Hs: list[Array], weights: Array, center: Array | None, *, align
 
     One start is not enough: of 128 clients a wrong first match is never undone, and the mean loses a component.
     """
+    Hs = [H.astype(np.float64, copy=False) for H in Hs]
     if center is not None:
         return _settle(Hs, weights, center, align)
     tried = [_settle(Hs, weights, Hs[i], align) for i in np.argsort(-weights, kind="stable")[:STARTS]]
@@ -240,7 +250,7 @@ def _settle(Hs: list[Array], weights: Array, center: Array, align: Align) -> Arr
     """Match to the centre, then to the mean, until no plan changes."""
     plans: list[Array] = []
     for _ in range(PASSES):
-        new = [align(center, H) for H in Hs]
+        new = each(partial(align, center), Hs)
         if plans and all(np.array_equal(P, Q) for P, Q in zip(plans, new, strict=True)):
             break
         plans, center = new, aligned_mean(center, Hs, weights, new)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cofactor.combine.align import Lap, cost, partners
+from cofactor.combine.align import Lap, carried, cost, partners
 from cofactor.local.stats import normalize
 from cofactor.schedules import at
 from cofactor.types import Array
@@ -34,7 +34,7 @@ def aligned_mean(center: Array, factors: list[Array], weights: Array, plans: lis
 
     A row of zeros, of a client with too few rows for the rank, is nobody's partner.
     """
-    aligned = [P @ H for P, H in zip(plans, factors, strict=True)]
+    aligned = [carried(P, H) for P, H in zip(plans, factors, strict=True)]
     there = [partners(P) & A.any(axis=1) for P, A in zip(plans, aligned, strict=True)]
     matched = np.stack(there) * weights[:, None]
     mass = matched.sum(axis=0)

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from cofactor.local.threads import over_rows
 from cofactor.ratings import row_solver
 from cofactor.types import Array, Data, DataError
 
@@ -144,7 +145,13 @@ def solve_codes(X: Data, H: Array, layout: Layout) -> Array:
     unknowns = np.empty((R.shape[0], p))
     features = np.ascontiguousarray(H[places].T, dtype=np.float64)
     prior = np.diag(layout.penalties) + (every(features) if layout.implicit else 0.0)
-    row_solver.solve_rows(layout.entries(R), features, offset, prior, unknowns)
+    indptr, *stored = layout.entries(R)
+
+    def some(start: int, stop: int) -> None:
+        entries = (indptr[start : stop + 1], *stored)
+        row_solver.solve_rows(entries, features, offset, prior, unknowns[start:stop])
+
+    over_rows(some, R.shape[0], p * p * (p // 3 + R.nnz // max(R.shape[0], 1)))
     codes[:, places] = unknowns
     return codes
 
@@ -176,10 +183,16 @@ def item_features(W: Array, H: Array, layout: Layout) -> tuple[Array, Array]:
 def solve_factor(stats: ColumnStats, H: Array, layout: Layout) -> tuple[Array, float]:
     """Server: the best ``[h_i, c_i]`` of every item (0 without ratings), and what the objective gains over zeros."""
     out = np.empty_like(stats.cross)
-    gain = row_solver.solve_columns(stats.gram, stats.cross, layout.penalties, out)
+    gains, p = np.empty(len(out)), layout.free
+
+    def some(start: int, stop: int) -> None:
+        gram, cross = stats.gram[start:stop], stats.cross[start:stop]
+        row_solver.solve_columns(gram, cross, layout.penalties, out[start:stop], gains[start:stop])
+
+    over_rows(some, len(out), p**3 // 3 + p * p)
     new = H.astype(np.float64)
     new[layout.factor_rows] = out.T
-    return new, gain
+    return new, float(gains.sum())
 
 
 def pulls(X: Data, W: Array, H: Array, layout: Layout) -> Array:

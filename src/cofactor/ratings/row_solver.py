@@ -84,16 +84,16 @@ def add_column_stats(entries: Entries, features: Array, offset: Array, gram: Arr
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def solve_columns(gram: Array, cross: Array, ridge: Array, out: Array) -> float:
+def solve_columns(gram: Array, cross: Array, ridge: Array, out: Array, gains: Array) -> None:
     """Solve every column's ridge problem into ``out`` (m x p).
 
-    Return what that gains: ``sum_i 1/2 g_i^T gram_i g_i - cross_i g_i + 1/2 sum_r ridge_r g_ir^2``.
+    ``gains`` (m) is what that gains: ``1/2 g_i^T gram_i g_i - cross_i g_i + 1/2 sum_r ridge_r g_ir^2``.
     """
     m, p = cross.shape
     A, b = np.empty((p, p)), np.empty(p)
-    gain = 0.0
     for i in range(m):
         at = 0
+        gains[i] = 0.0
         for r in range(p):
             b[r] = cross[i, r]
             for c in range(r, p):
@@ -102,8 +102,7 @@ def solve_columns(gram: Array, cross: Array, ridge: Array, out: Array) -> float:
         solve_ridge(A, b, ridge)
         for r in range(p):
             out[i, r] = b[r]
-            gain -= 0.5 * cross[i, r] * b[r]
-    return gain
+            gains[i] -= 0.5 * cross[i, r] * b[r]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
