@@ -151,3 +151,10 @@ def test_ranks_may_differ(name, factor):
     assert small.shape == (4, 6)
     assert large.shape == (6, 4)
     np.testing.assert_array_equal(ALL[name](factor[:4], factor)[:, :4].argmax(axis=1), np.arange(4))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_plan_carries_is_its_product(name, factor, order, rng):
+    reference = factor[order][:5] + 0.1 * rng.random((5, 40))
+    plan = ALL[name](factor, reference)
+    np.testing.assert_allclose(align.carried(plan, reference), plan @ reference, atol=1e-15)

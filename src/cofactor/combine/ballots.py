@@ -217,7 +217,7 @@ class Union(NamedTuple):
         """
         bits, seen = pack(self.rows), Counter(_name(H) for H in Hs)
         distinct = list({_name(H): H for H in Hs}.values())
-        errors = np.array([self.usage @ row_errors(bits, greedy_refit(bits, H), H) for H in distinct])
+        errors: Array = np.array(each(lambda H: self.usage @ row_errors(bits, greedy_refit(bits, H), H), distinct))
         far = errors > (1 + CLOSE) * errors.min()
         agreed = np.array([0 if f else -seen[_name(H)] for f, H in zip(far, distinct)])
         order = np.lexsort((errors, agreed, far))

@@ -13,6 +13,7 @@ from cofactor.combine.align import drift
 from cofactor.local import arrays
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import shares
+from cofactor.local.threads import each
 from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
 from cofactor.methods.refusals import NONE
@@ -112,7 +113,7 @@ class OneShot:
         loss = float(sum(m.arrays["loss"] for m in messages))
         if self.aggregator.additive:
             return Shared(H, loss=loss)
-        apart = float(np.mean([drift(m.arrays["factor"], H) for m in messages]))
+        apart = float(np.mean(each(lambda m: drift(m.arrays["factor"], H[: self.rank]), messages)))
         return Shared(H, memory=memory or {}, loss=loss, drift=apart)
 
     def factor(self, shared: Shared) -> Array:
