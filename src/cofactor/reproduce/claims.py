@@ -14,7 +14,22 @@ from cofactor.types import unknown
 YES, CORRECTED, NO, OPEN = "reproduced", "reproduced with correction", "not reproduced", "not run"
 HOLDS, FAILS = "holds", "does not hold"
 """Verdicts on what no paper says: claims of this project, whose entry ``paper`` is a dash."""
-KEYS = ("says", "paper", "measure", "of", "over", "each", "where", "low", "high", "share", "unit", "printed", "fix")
+KEYS = (
+    "says",
+    "paper",
+    "measure",
+    "of",
+    "over",
+    "each",
+    "where",
+    "low",
+    "high",
+    "share",
+    "unit",
+    "printed",
+    "fix",
+    "headline",
+)
 """Entries of a claim: see ``cofactor_papers/README.md``."""
 
 
@@ -97,6 +112,8 @@ def _measured(claim: Settings, of: Any, lines: Sequence[Settings]) -> Found | No
     for group in _groups(claim.get("each", []), [line for w in _several(of) for line in chosen(lines, w)]):
         here = chosen(lines, group)
         top, below = _best(here, of, claim["measure"]), _best(here, claim.get("over"), claim["measure"])
+        if below is None:  # what does not depend on the groups is the same for all of them
+            below = _best(lines, claim.get("over"), claim["measure"])
         if top is not None and (below is not None or "over" not in claim):
             values.append(top if below is None else _ratio(top, below))
     if not values:

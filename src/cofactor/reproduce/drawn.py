@@ -57,9 +57,10 @@ def _finish(axis: Axes, panel: Settings) -> None:
     if panel.get("kind") == "pictures":
         return
     log = panel.get("log", "")
-    axis.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
-    if panel.get("kind") == "bars":
-        axis.set_xscale("linear")
+    if "x" in log:
+        axis.set_xscale("log")
+    if "y" in log:
+        axis.set_yscale("log")
     axis.set_xlabel(str(panel.get("x_label", panel.get("x", ""))), size=8, color=MUTED)
     axis.set_ylabel(str(panel.get("y_label", panel["y"])), size=8, color=MUTED)
     axis.tick_params(which="both", labelsize=7.5, colors=MUTED)
@@ -97,7 +98,8 @@ def look(experiment: Experiment, name: Any) -> dict[str, Any]:
     if name in mine:
         tone, width, style = OURS[mine.index(name) % len(OURS)], 2.2, "-"
     elif experiment.methods.get(name, {}).get("bound"):
-        tone, width, style = MUTED, 1.2, "--"
+        bounds = [n for n in known if experiment.methods[n].get("bound")]
+        tone, width, style = (MUTED, "#a3b1bc", INK)[bounds.index(name) % 3], 1.2, "--"
     else:
         others = [n for n in known if n not in mine]
         at = others.index(name) if name in others else 0
@@ -128,13 +130,18 @@ def _styles(experiment: Experiment, panel: Settings, lines: Sequence[Settings]) 
     return found
 
 
+def _at(line: Settings, name: str) -> Any:
+    """Return where on the axis a cell stands: one of its settings, or something it measured; None where it has none."""
+    return line["cell"].get(name, line["result"].get(name))
+
+
 def _lines(axis: Axes, experiment: Experiment, panel: Settings, lines: Sequence[Settings]) -> dict[str, Any]:
     """Draw medians over seeds against a numeric setting, with a band from the least to the largest."""
     keys: dict[str, Any] = {}
     for name, word, style in _styles(experiment, panel, lines):
         mine = chosen(lines, {panel.get("lines", "method"): name})
-        xs = sorted({line["cell"][panel["x"]] for line in mine if panel["x"] in line["cell"]})
-        found = [values(chosen(mine, {panel["x"]: x}), panel["y"]) for x in xs]
+        xs = sorted({x for line in mine if (x := _at(line, panel["x"])) is not None})
+        found = [values([line for line in mine if _at(line, panel["x"]) == x], panel["y"]) for x in xs]
         if not xs and (level := values(mine, panel["y"])):  # a method that does not depend on x is a level
             keys[word] = axis.axhline(median(level), **{**style, "marker": None})
             continue
