@@ -80,11 +80,12 @@ def private(X: Data, clients: int, *, epsilon: float, secure: bool, seed: int) -
     for t in range(method.rounds):
         sent = silent.step(X, shared, silent.join(X, shared, t, rng), t, rng)[1]
         noisy = {
-            name: a + allowance.sigma(t, name, sent.cost[name].clip, clients) * rng.standard_normal(np.shape(a))
+            name: a
+            + allowance.sigma(t, name, sent.cost[name].clip, clients, clients) * rng.standard_normal(np.shape(a))
             for name, a in sent.arrays.items()
         }
-        shared = method.aggregate(shared, [Message(noisy, float(clients))], t)
-    whole = allowance.multiplier * np.sqrt(clients / allowance.parts)
+        shared = method.aggregate(shared, [Message(noisy, float(clients), spared=clients)], t)
+    whole = allowance.multiplier * np.sqrt(clients / allowance.parts.full)
     return method.factor(shared), bool(shared.extra["second"]), float(whole)
 
 

@@ -13,6 +13,7 @@ from cofactor.engines.mpi import Mpi
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
 from cofactor.plan import BY_SHARE, ByShare, Plan, Stop, Stream
+from cofactor.privacy.allowance import WHOLE
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.types import CofactorError
 
@@ -118,7 +119,7 @@ def test_privacy_twice_is_refused_and_once_is_not(Xs):
         FederatedNMF(3, method=method, privacy=Privacy(2.0, 1e-6)).fit(X)
 
 
-@pytest.mark.parametrize("method", [make("dp-moments"), make("fedavg").private(CLIENT, rounds=3, parts=1)])
+@pytest.mark.parametrize("method", [make("dp-moments"), make("fedavg").private(CLIENT, rounds=3, parts=WHOLE)])
 def test_private_methods_are_not_drawn_by_share(method):
     with pytest.raises(PrivacyError) as refusal:
         run(method, X, participation=ByShare(2))

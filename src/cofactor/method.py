@@ -81,10 +81,10 @@ class Method(Protocol):
         """Return the form of this method for runs in which some clients are absent from some rounds."""
         ...
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> Method:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> Method:
         """Return the form whose messages are noisy releases, or refuse in words (:class:`PrivacyError`).
 
-        ``parts`` is the number of clients whose noise adds up to the whole: 1 without secure summation.
+        ``parts`` is how many clients' noise adds up to the whole (:class:`cofactor.privacy.allowance.Parts`).
         """
         ...
 
@@ -125,7 +125,9 @@ def total(messages: list[Message]) -> Message:
         for name, a in message.arrays.items():
             sums[name] += a
     dtypes = {name: first.dtypes.get(name, np.result_type(a)) for name, a in first.arrays.items()}
-    return Message(sums, float(sum(m.weight for m in messages)), first.cost, dtypes)
+    return Message(
+        sums, float(sum(m.weight for m in messages)), first.cost, dtypes, spared=sum(m.spared for m in messages)
+    )
 
 
 def fits(found: tuple[int, ...], shape: tuple[int, ...]) -> bool:

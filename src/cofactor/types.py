@@ -67,13 +67,17 @@ class Message(NamedTuple):
     """The only thing that leaves a client: named arrays (numpy scalars too) and the sender's weight.
 
     ``cost`` says what the release of an array costs; it is for the ledger and is not sent. A sum of messages is a
-    message too: its arrays are in double precision, and ``dtypes`` are those of the messages in it.
+    message too: its arrays are in double precision, and ``dtypes`` are those of the messages in it. ``spare`` is the
+    seed of noise in a message that may turn out not to be needed, and stays with the client until then; of a sum,
+    ``spared`` messages had it taken out.
     """
 
     arrays: dict[str, Any]
     weight: float = 1.0
     cost: Mapping[str, Any] = {}
     dtypes: Mapping[str, Any] = {}
+    spare: bytes = b""
+    spared: int = 0
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """The type in which clients sent an array."""

@@ -35,9 +35,9 @@ METHODS = {
 BY_RECORD = [name for name, (_, ask, _) in METHODS.items() if ask.unit == "record"]
 
 
-def make(name: str, *, secure: bool = False):
+def make(name: str, *, secure: bool = False, clients: int = 3):
     method, ask, options = METHODS[name]
-    return built(method, ask, clients=3, rounds=3 if method == "dp-range" else 2, secure=secure, **options)
+    return built(method, ask, clients=clients, rounds=3 if method == "dp-range" else 2, secure=secure, **options)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -122,17 +122,21 @@ def attack(name: str, method, by: str):
     return next((before, after) for found, before, after in units(method, base) if found == by)
 
 
-@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize(("secure", "everybody"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("name", WORST)
-def test_all_messages_of_a_run_together_tell_no_more_than_was_claimed(name: str, secure: bool) -> None:
-    """Of the server without secure sums; with them, of a participant that has subtracted its own noise."""
-    method = make(name, secure=secure)
-    assert (method.allowance.parts > 1) is secure
+def test_all_messages_of_a_run_together_tell_no_more_than_was_claimed(name: str, secure: bool, everybody: bool) -> None:
+    """Of the server without secure sums; with them, of a participant and the server that put together what they know.
+
+    They have subtracted the participant's noise, and where nobody dropped out also what all others revealed of theirs.
+    """
+    method = make(name, secure=secure, clients=4)
+    assert (method.allowance.parts.least > 1) is secure
+    assert (method.allowance.parts.least < method.allowance.parts.full) is secure
     data = attack(name, method, WORST[name])
-    found = joint(method, *data, releases=200)
+    found = joint(method, *data, releases=200, everybody=everybody)
     assert found.passed
     assert found.possible > 0.3 * found.claim  # the attack is one
-    broken = joint(method, *data, releases=60, run=scaled(method, 0.1))
+    broken = joint(method, *data, releases=60, run=scaled(method, 0.1), everybody=everybody)
     assert broken.lower > found.claim
 
 

@@ -64,7 +64,7 @@ def test_what_masks_and_honest_clients_rest_on_travels_whole():
     terms = Terms(b"name", tuple(range(12)), 5, 6, 4)
     assert unpack(pack(terms)) == terms
     assert unpack(pack(terms)).tag == terms.tag
-    cost = Cost(Mechanism.DISCRETE_GAUSSIAN, 2.0, honest=3)
+    cost = Cost(Mechanism.GAUSSIAN, 2.0, honest=3)
     assert unpack(pack(cost)) == cost
     Xs = blocks()
     method, plan = build("exact", 3, Plan(privacy=Privacy(8.0, 1e-3), secure=True), Facts(len(Xs)))

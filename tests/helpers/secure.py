@@ -19,11 +19,12 @@ from cofactor.types import Array, Message
 
 
 class Total(NamedTuple):
-    """The sum of the messages of the survivors, who they are, and the bytes that left the clients."""
+    """The sum of the messages of the survivors, who they are, the bytes that left the clients, seeds of spare noise."""
 
     message: Message
     survivors: tuple[int, ...]
     sent: int
+    spares: dict[int, bytes]
 
 
 def total_of(messages: Mapping[int, Message], schema: Schema, gone: Mapping[int, Phase] | None = None) -> Total:
@@ -37,7 +38,7 @@ def total_of(messages: Mapping[int, Message], schema: Schema, gone: Mapping[int,
         return members.answer(terms, members.publics, here)
 
     found = add_up(terms, members.publics, ask)
-    return Total(unpack(found.total, schema), found.survivors, found.sent)
+    return Total(unpack(found.total, schema), found.survivors, found.sent, found.spares)
 
 
 def sum_of(arrays: Mapping[int, Array], gone: Mapping[int, Phase] | None = None) -> tuple[Array, tuple[int, ...]]:
@@ -69,7 +70,8 @@ class Round:
         self.registry = {c: public for c, (_, public) in self.pairs.items()}
         self.server = Server(self.terms, registry=self.registry)
         self.clients = {
-            c: Client(self.terms, c, identity=self.pairs[c][0], registry=self.registry) for c in range(clients)
+            c: Client(self.terms, c, identity=self.pairs[c][0], registry=self.registry, spare=b"%032d" % c)
+            for c in range(clients)
         }
         self.values = np.full(size, value)
         self.vectors = vectors or {}

@@ -13,7 +13,7 @@ from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
 from cofactor.methods.boolean_paper import PaperNoise
 from cofactor.plan import Plan
-from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.allowance import WHOLE, Privacy
 
 CLIENT = Privacy(1.0, 1e-6, "client", insecure_seed=1)
 
@@ -26,7 +26,7 @@ def variant(name, *, partial=False, **options):
 def private(name, **options):
     """Return the private form of a method: its messages are what their first form's are with noise."""
     kind, method, Xs = case(name, **options)
-    return Case("boolean" if kind == "boolean" else "private", method.private(CLIENT, rounds=3, parts=1), Xs)
+    return Case("boolean" if kind == "boolean" else "private", method.private(CLIENT, rounds=3, parts=WHOLE), Xs)
 
 
 def noisy(name, **options):

@@ -10,7 +10,7 @@ from cofactor import FederatedNMF, run
 from cofactor.methods.client_level import ClientLevel
 from cofactor.methods.dp_nmf import dp_nmf
 from cofactor.methods.moments import Moments
-from cofactor.privacy.allowance import Allowance
+from cofactor.privacy.allowance import Allowance, Parts
 from cofactor.privacy.errors import BudgetError, OutOfRangeError, ParameterError
 from cofactor.types import ClientError
 
@@ -43,7 +43,7 @@ def test_secure_sums_are_accounted_exactly_and_carry_the_whole_noise_once(Xs):
 
 
 def test_noise_of_a_threshold_of_clients_adds_up_to_the_whole():
-    allowance = Allowance(privacy(1.0), ({"a": 1.0},), parts=3)
+    allowance = Allowance(privacy(1.0), ({"a": 1.0},), parts=Parts(3, 3))
     noise = [allowance.release(0, {"a": np.zeros(20_000)}, {"a": 1.0}, None).arrays["a"] for _ in range(3)]
     assert np.isclose(np.std(sum(noise)), allowance.multiplier, rtol=0.03)
 

@@ -13,7 +13,7 @@ from cofactor.methods.refusals import NONE, START
 from cofactor.methods.staged import Staged
 from cofactor.methods.summed import Summed
 from cofactor.plan import Stop
-from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.allowance import WHOLE, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import CofactorError
 
@@ -287,8 +287,8 @@ def test_privacy_is_refused_in_words(unit):
     """What the first stage hands over was seen without noise, even if the second could have some."""
     asked = Privacy(1.0, 1e-6, unit)
     with pytest.raises(PrivacyError) as refusal:
-        Staged(FIRST["fedavg"], LENGTH, FIRST["fedavg"]).private(asked, rounds=5, parts=1)
+        Staged(FIRST["fedavg"], LENGTH, FIRST["fedavg"]).private(asked, rounds=5, parts=WHOLE)
     assert str(refusal.value) == START
     with pytest.raises(PrivacyError) as refusal:
-        make("felb", sweeps=2).private(asked, rounds=5, parts=1)
+        make("felb", sweeps=2).private(asked, rounds=5, parts=WHOLE)
     assert str(refusal.value) == NONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,22 @@ import pytest
 from tests.helpers.secure import Round
 
 from cofactor.privacy import errors
-from cofactor.privacy.secure_sum.messages import Inbox, Masked, Reveal, Roster, Survivors, decode, encode
+from cofactor.privacy.secure_sum import primitives
+from cofactor.privacy.secure_sum.client import Client
+from cofactor.privacy.secure_sum.messages import (
+    Agreed,
+    Agreement,
+    Inbox,
+    Masked,
+    Reveal,
+    Roster,
+    Survivors,
+    decode,
+    encode,
+)
 from cofactor.privacy.secure_sum.primitives import new_identity
 from cofactor.privacy.secure_sum.protocol import PHASES
-from cofactor.privacy.secure_sum.rules import Phase
+from cofactor.privacy.secure_sum.rules import Phase, listed
 
 
 def refused(machine, call, error):
@@ -66,6 +79,10 @@ SERVER = {
     "vector: replay": (Phase.MASK, lambda run, m: stranger(run).until(Phase.MASK).answers[1], "ReplayError"),
     "vector: wrong length": (Phase.MASK, lambda run, m: replace(m, words=m.words + bytes(8)), "ShapeError"),
     "vector: truncated": (Phase.MASK, lambda run, m: replace(m, words=m.words[:-1]), "ShapeError"),
+    "survivors: replay": (Phase.AGREE, lambda run, m: stranger(run).until(Phase.AGREE).answers[1], "ReplayError"),
+    "survivors: bad signature": (Phase.AGREE, lambda run, m: replace(m, signature=bytes(64)), "SignatureError"),
+    "survivors: of another": (Phase.AGREE, lambda run, m: replace(m, client=2), "SignatureError"),
+    "reveal: short seed": (Phase.UNMASK, lambda run, m: replace(m, spare=b"short"), "TruncatedError"),
     "reveal: replay": (Phase.UNMASK, lambda run, m: stranger(run).until(Phase.UNMASK).answers[1], "ReplayError"),
     "reveal: truncated": (
         Phase.UNMASK,
@@ -127,7 +144,7 @@ def test_server_refuses_a_client_that_left_earlier():
 def test_server_notices_wrong_shares(kind):
     run = Round().until(Phase.MASK, gone={3})
     run.close()
-    run.ask()
+    run.until(Phase.UNMASK)
     first = getattr(run.answers[0], kind)[0]
     rest = getattr(run.answers[0], kind)[1:]
     run.answers[0] = replace(run.answers[0], **{kind: (Reveal(first.owner, flip(first.share, at=65)), *rest)})
@@ -238,17 +255,68 @@ SURVIVORS = {
 @pytest.mark.parametrize("name", SURVIVORS)
 def test_client_refuses_survivors(name):
     change, error = SURVIVORS[name]
+    run, client, message = client_at(Phase.AGREE)
+    refused(client, lambda: client.agree(change(run, message)), getattr(errors, error))
+    client.agree(message)
+
+
+def edit_signed(**changes):
+    return lambda run, m: replace(m, signed=(*m.signed[:-1], replace(m.signed[-1], **changes)))
+
+
+AGREEMENTS = {
+    "replay": (lambda run, m: replace(m, session=bytes(32)), "ReplayError"),
+    "replayed signature": (edit_signed(session=bytes(32)), "ReplayError"),
+    "bad signature": (edit_signed(signature=bytes(64)), "SignatureError"),
+    "signature of another": (edit_signed(client=3), "SignatureError"),
+    "a stranger": (edit_signed(client=9), "ThresholdError"),
+    "twice": (lambda run, m: replace(m, signed=(*m.signed[:-1], m.signed[0])), "ThresholdError"),
+    "too few": (lambda run, m: replace(m, signed=m.signed[1:]), "ThresholdError"),
+}
+
+
+@pytest.mark.parametrize("name", AGREEMENTS)
+def test_client_refuses_an_agreement(name):
+    change, error = AGREEMENTS[name]
     run, client, message = client_at(Phase.UNMASK)
     refused(client, lambda: client.unmask(change(run, message)), getattr(errors, error))
     client.unmask(message)
+
+
+@pytest.mark.parametrize("lied_to", [(0,), (0, 1), (3, 4), (0, 1, 2)])
+def test_a_server_that_names_other_survivors_to_some_gets_nothing(lied_to):
+    """Five clients, of whom some hear that all survived, and others that client 4 did not.
+
+    Whatever signatures the server hands around, its own of a curious client among them, only one of the two lists can
+    be under four of them: nobody reveals anything under the other, and spare noise stays where somebody is missing.
+    """
+    run = Round(5).until(Phase.MASK)
+    run.close()
+    everyone, most = (0, 1, 2, 3, 4), (0, 1, 2, 3)
+    told = {c: everyone if c in (*lied_to, 4) else most for c in everyone}
+    signed = {c: [run.clients[c].agree(Survivors(run.terms.tag, told[c]))] for c in everyone}
+    curious = Client(run.terms, 1, identity=run.pairs[1][0], registry=run.registry)
+    for survivors in (everyone, most):  # it signs whatever helps
+        words = (listed(survivors),)
+        mark = primitives.sign(run.pairs[1][0], curious._tag, client=1, words=words)
+        signed[1].append(Agreed(curious._tag, 1, mark))
+    revealed = []
+    for c in set(everyone) - {1}:
+        for chosen in itertools.combinations([s for marks in signed.values() for s in marks], run.terms.shares):
+            try:
+                revealed.append((told[c], run.clients[c].unmask(Agreement(run.terms.tag, chosen))))
+            except errors.PrivacyError:
+                continue
+            break
+    assert len({survivors for survivors, _ in revealed}) <= 1
+    assert all(bool(answer.spare) is (survivors == everyone) for survivors, answer in revealed)
 
 
 def test_client_never_reveals_both_secrets():
     run, client, message = client_at(Phase.UNMASK)
     answer = client.unmask(message)
     assert not {r.owner for r in answer.seeds} & {r.owner for r in answer.keys}
-    other = Survivors(run.terms.tag, (0, 1, 2))
-    refused(client, lambda: client.unmask(other), errors.RevealError)
+    refused(client, lambda: client.agree(Survivors(run.terms.tag, (0, 1, 2))), errors.OrderError)
     refused(client, lambda: client.unmask(message), errors.RevealError)
 
 
@@ -257,7 +325,8 @@ def test_client_refuses_reordered_messages():
     client, tag = run.clients[0], run.terms.tag
     refused(client, lambda: client.share(Roster(tag, ())), errors.OrderError)
     refused(client, lambda: client.mask(Inbox(tag, 0, ()), run.values), errors.OrderError)
-    refused(client, lambda: client.unmask(Survivors(tag, (0, 1, 2))), errors.OrderError)
+    refused(client, lambda: client.agree(Survivors(tag, (0, 1, 2))), errors.OrderError)
+    refused(client, lambda: client.unmask(Agreement(tag, ())), errors.OrderError)
     client.advertise()
     refused(client, client.advertise, errors.OrderError)
     refused(client, lambda: client.share(Inbox(tag, 0, ())), errors.OrderError)

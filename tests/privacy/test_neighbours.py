@@ -130,7 +130,10 @@ def carry(run, gone):
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_whoever_drops_out_in_whatever_phase_the_sum_is_that_of_the_survivors(name, data):
-    """With up to a third of the clients gone; a sum that cannot be unmasked is refused in words, never wrong."""
+    """With up to a third of the clients gone; a sum that cannot be unmasked is refused in words, never wrong.
+
+    Spare noise is revealed where nobody is missing in the sum, and else by nobody.
+    """
     clients = GRAPHS[name][0]
     gone = data.draw(absences(clients, clients - threshold(clients)))
     run = made(name, vectors={c: np.array([1.0, c, -2.0 * c]) for c in range(clients)})
@@ -139,9 +142,11 @@ def test_whoever_drops_out_in_whatever_phase_the_sum_is_that_of_the_survivors(na
     except errors.ThresholdError:
         assert name == "neighbours"  # a third may be too many of one client's neighbours
         return
-    alive = [c for c in range(clients) if gone.get(c, Phase.UNMASK) is Phase.UNMASK]
+    alive = [c for c in range(clients) if gone.get(c, Phase.UNMASK) in (Phase.AGREE, Phase.UNMASK)]
     assert run.server.survivors == tuple(alive)
     np.testing.assert_allclose(run.server.result(), [len(alive), sum(alive), -2 * sum(alive)], atol=1e-6)
+    spares = {c: b"%032d" % c for c in told} if len(alive) == clients else {}
+    assert run.server.spares == spares
     # nobody tells two secrets of one client, and all tell the same one
     for c, answer in told.items():
         seeds, keys = {r.owner for r in answer.seeds}, {r.owner for r in answer.keys}
@@ -154,9 +159,11 @@ def test_whoever_drops_out_in_whatever_phase_the_sum_is_that_of_the_survivors(na
 def test_a_client_answers_once_and_never_for_two_sets_of_survivors(name):
     run = made(name).until(Phase.UNMASK)
     client, everyone = run.clients[0], run.terms.clients
+    with pytest.raises(errors.RevealError):
+        client.unmask(run.inbox[0])
     for survivors in (everyone, everyone[:-1]):
-        with pytest.raises(errors.RevealError):
-            client.unmask(Survivors(run.terms.tag, survivors))
+        with pytest.raises(errors.OrderError):
+            client.agree(Survivors(run.terms.tag, survivors))
 
 
 def test_strangers_are_refused_and_nothing_changes():
@@ -180,12 +187,12 @@ def test_strangers_are_refused_and_nothing_changes():
     run.ask()
     run.close()
     with pytest.raises(errors.UnknownClientError, match="survivors must be clients that shared"):
-        run.clients[0].unmask(Survivors(run.terms.tag, run.terms.clients))
+        run.clients[0].agree(Survivors(run.terms.tag, run.terms.clients))
     near_few = {0, *[c for c in near if c not in (0, silent)][:2]}
     few = tuple(c for c in run.terms.clients if c not in near or c in near_few)
     with pytest.raises(errors.ThresholdError, match=r"at least 4 survivors were expected\. Found 3"):
-        run.clients[0].unmask(Survivors(run.terms.tag, few))
-    assert run.clients[0].phase is Phase.UNMASK
+        run.clients[0].agree(Survivors(run.terms.tag, few))
+    assert run.clients[0].phase is Phase.AGREE
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -115,7 +115,7 @@ def _noise(plan: Allowance, clients: int | None) -> Iterator[Noise]:
             rounds.setdefault(name, []).append(t)
     for name, when in rounds.items():
         first, last = when[0], when[-1]
-        whole = plan.sigma(first, name, 1.0, clients) if clients else None
+        whole = plan.sigma(first, name, 1.0, clients, clients) if clients else None
         span = str(first) if first == last else f"{first}-{last}"
         yield Noise(name, span, plan.costs(first)[name].multiplier, plan.sigma(first, name, 1.0), whole)
 

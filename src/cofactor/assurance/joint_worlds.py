@@ -3,7 +3,8 @@
 An attacker who knows everything but whether one unit is there computes, in every round and from what was released so
 far, what a client would send without noise in either world, ``a_0`` and ``a_1``, and adds up
 ``<x - (a_0 + a_1) / 2, a_1 - a_0> / sigma^2`` over all arrays of all rounds (Neyman and Pearson). With secure sums the
-attacker is a participant: of the sum, which the server shows, it has subtracted what the other curious ones sent.
+attacker is a participant, together with the server: of the sum it has subtracted what the other curious ones sent. As
+few clients may have answered as may, or all of them, and then the noise that nobody needed is known and gone, too.
 """
 
 from __future__ import annotations
@@ -38,24 +39,45 @@ def claimed_mu(method: Any) -> float:
     return gaussian.compose(c.multiplier for t in range(len(allowance.shares)) for c in allowance.costs(t).values())
 
 
+class View(NamedTuple):
+    """What is attacked: ``run`` in the place of ``method``, whose claim and noise it is held against."""
+
+    run: Any
+    method: Any
+    everybody: bool
+
+    @property
+    def honest(self) -> int:
+        """How many clients' noise is in what the attacker sees."""
+        return self.method.allowance.parts.full if self.everybody else self.method.allowance.parts.least
+
+
 def joint(
-    method: Any, without: Data | None, present: Data, *, releases: int = 500, confidence: float = 0.99, run: Any = None
+    method: Any,
+    without: Data | None,
+    present: Data,
+    *,
+    releases: int = 500,
+    confidence: float = 0.99,
+    run: Any = None,
+    everybody: bool = False,
 ) -> Joint:
     """Run all rounds many times with a unit and without it; return the lower bound on mu.
 
     ``without`` is None where a client has nothing. ``run`` is what is run in place of the method, whose claim and noise
-    it is held against: an audit that never fails is none.
+    it is held against: an audit that never fails is none. ``everybody``: no client dropped out of the secure sums.
     """
-    data = without, present
-    found = [[_score(run or method, method, data, there, seed) for seed in range(releases)] for there in (True, False)]
+    view, data = View(run or method, method, everybody), (without, present)
+    found = [[_score(view, data, there, seed) for seed in range(releases)] for there in (True, False)]
     scores = [np.array([score for score, _ in world]) for world in found]
     possible = max(distance for world in found for _, distance in world)
     lower = statistics.mu_lower(scores[0], scores[1], confidence)
     return Joint(lower, float(np.sqrt(possible)), claimed_mu(method))
 
 
-def _score(run: Any, method: Any, data: tuple[Data | None, Data], there: bool, seed: int) -> tuple[float, float]:
+def _score(view: View, data: tuple[Data | None, Data], there: bool, seed: int) -> tuple[float, float]:
     """Return the log likelihood ratio of one run, and the sum of ``|a_1 - a_0|^2 / sigma^2``, which is its mu^2."""
+    method, honest = view.method, view.honest
     silent, allowance, score, distance = scaled(method, 0.0), method.allowance, 0.0, 0.0
     shared, rng = method.start(data[1].shape[1], np.random.default_rng(0)), np.random.default_rng([int(there), seed])
     for t in range(len(allowance.shares)):
@@ -63,19 +85,21 @@ def _score(run: Any, method: Any, data: tuple[Data | None, Data], there: bool, s
         old: dict[str, Any] = {}
         if data[0] is not None:
             old = step_of(silent, data[0], shared, t, np.random.default_rng(t)).arrays
-        seen = _seen(run, data[there], with_it, at=(shared, t), rng=rng)
+        seen = _seen(view, data[there], with_it, at=(shared, t), rng=rng)
         for name, x in seen.arrays.items():
             a, b = old.get(name, 0.0), with_it.arrays[name]
-            sigma = allowance.sigma(t, name, with_it.cost[name].clip, allowance.parts)
+            sigma = allowance.sigma(t, name, with_it.cost[name].clip, honest, honest if view.everybody else 0)
             score += float(np.vdot(x - (a + b) / 2, b - a + np.zeros(np.shape(x)))) / sigma**2
             distance += float(np.sum(np.square(b - a))) / sigma**2
         if t + 1 < len(allowance.shares):  # what comes after the last release is nobody's attack
-            shared = method.aggregate(shared, [seen._replace(weight=float(allowance.parts))], t)
+            shared = method.aggregate(shared, [seen._replace(weight=float(honest))], t)
     return score, distance
 
 
-def _seen(run: Any, X: Data | None, like: Message, *, at: tuple[Shared, int], rng: np.random.Generator) -> Message:
+def _seen(view: View, X: Data | None, like: Message, *, at: tuple[Shared, int], rng: np.random.Generator) -> Message:
     """Return the sum that an attacker sees: one client's message, and the noise of the other honest ones."""
-    shared, t = at
+    (shared, t), run = at, view.run
     own = absent(run, like, t, rng) if X is None else step_of(run, X, shared, t, rng)
-    return total([own, *(absent(run, like, t, rng) for _ in range(run.allowance.parts - 1))])
+    messages = [own, *(absent(run, like, t, rng) for _ in range(view.honest - 1))]
+    seeds = [message.spare for message in messages if message.spare]
+    return run.allowance.spared(total(messages), seeds) if view.everybody and seeds else total(messages)

@@ -43,8 +43,8 @@ class Scaled(Allowance):
 
     scale: float = 0.0
 
-    def _mechanism(self, release: Release) -> Gaussian:
-        right = super()._mechanism(release)
+    def _mechanism(self, release: Release, parts: float) -> Gaussian:
+        right = super()._mechanism(release, parts)
         return replace(right, multiplier=self.scale * right.multiplier)
 
 
@@ -64,7 +64,7 @@ def kinds(method: Any) -> list[int]:
 
 def claim(method: Any, t: int, name: str) -> float:
     """Return the mu = Delta / sigma that one client's message is accounted with."""
-    return float(np.sqrt(method.allowance.parts)) / method.allowance.costs(t)[name].multiplier
+    return float(np.sqrt(method.allowance.parts.least)) / method.allowance.costs(t)[name].multiplier
 
 
 Outcome = Verdict | AuditError

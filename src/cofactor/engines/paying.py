@@ -30,10 +30,10 @@ from cofactor.types import Array, ClientError, Message, Shared
 def check_noise(method: Method, *, masks: bool) -> None:
     """Refuse to show single messages that carry only their part of the noise."""
     allowance = method.traits.allowance
-    if allowance is not None and allowance.parts > 1 and not masks:
+    if allowance is not None and allowance.parts.least > 1 and not masks:
         raise PrivacyError(
-            f"this budget gives every message 1/{allowance.parts} of the noise, for secure summation, and this engine "
-            "does not mask messages. Use the engine Secure(), or parts=1."
+            f"this budget gives every message 1/{allowance.parts.least} of the noise, for secure summation, and this "
+            "engine does not mask messages. Use the engine Secure(), or parts=WHOLE."
         )
 
 

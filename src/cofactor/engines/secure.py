@@ -122,11 +122,13 @@ class SecureSession:
         heads = _merged(self.session.step(shared, t, participants, bring, schema))
         name = self.session.everywhere(token)[0]  # never used again
         clients = tuple(int(j) for j in participants)
-        sums, survivors, sent = add_messages(name, clients, schema, registry=self.registry, ask=self._ask)
+        sums, found = add_messages(name, clients, schema, registry=self.registry, ask=self._ask)
         costs, dtypes = next(iter(heads.values()))
         sums = sums._replace(cost=costs, dtypes=dtypes)
+        if found.spares:
+            sums = self.method.traits.allowance.spared(sums, found.spares.values())
         self.session.everywhere(check_scale, sums, t)
-        return Answer(np.array(survivors), sums, sent)
+        return Answer(np.array(found.survivors), sums, found.sent)
 
     def _ask(self, terms: Terms, inbox: dict[int, Any]) -> dict[int, bytes]:
         """Carry one phase to all clients."""
@@ -164,10 +166,10 @@ def check_parts(method: Method, participants: int) -> None:
     if allowance is None:
         return
     honest = honest_of(participants, allowance.privacy.curious)
-    if allowance.parts > honest:
+    if allowance.parts.least > honest.least or allowance.parts.full > honest.full:
         raise PrivacyError(
-            f"the noise of this plan is whole with {allowance.parts} honest clients, and in a round of "
-            f"{participants} only {honest} are sure to answer. Make the plan for the number of clients that take "
+            f"the noise of this plan is whole with {allowance.parts.least} honest clients, and in a round of "
+            f"{participants} only {honest.least} are sure to answer. Make the plan for the number of clients that take "
             "part in a round."
         )
 

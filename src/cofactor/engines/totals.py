@@ -52,7 +52,7 @@ class Totals:
         """Return itself: it is asked of all clients."""
         return self
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> Method:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> Method:
         """Refuse: nothing of a budget is set aside for it."""
         raise PrivacyError(NONE)
 

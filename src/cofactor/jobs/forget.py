@@ -76,9 +76,9 @@ def forget(out: Path, client: str, *, callbacks: Sequence[Callback] = ()) -> Run
         job = _job(others, how, folder)
         made = RunFolder(out.resolve().with_name(f"{out.resolve().name}.forgetting"))
         shutil.rmtree(made.path, ignore_errors=True)
-        found = hashes(others, Place())
+        found = hashes(others, job.inputs, Place())
         _check_data(folder, found)
-        carry(job, RunFolder.create(made.path, others, describe(job, found, rows=True)), callbacks)
+        carry(job, RunFolder.create(made.path, others, describe(job, found)), callbacks)
         keep_before(folder.path, made.path, [event(client, how)])
         swap(made.path, out.resolve())
     return folder

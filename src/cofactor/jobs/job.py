@@ -83,14 +83,14 @@ def fit(
     place = Place(config.carrier())
     with ExitStack() as held, place.guard("the inputs"):
         job = prepare(config.absolute(), place)
-        found = hashes(job.config, place)
-        lines = place.together("the clients", describe(job, found, rows=not job.private))
+        found = hashes(job.config, job.inputs, place)
+        lines = place.together("the clients", describe(job, {} if job.private else found))
         place.alone("the run folder", lambda: held.enter_context(RunFolder(out).held()))
         place.alone("the run folder", lambda: RunFolder.free(out))
         keys = keys_of(job, RunFolder(out))
         publics = dict(place.together("the keys", [(name, key.public) for name, key in keys.items()]))
         if job.private:  # rows and hashes are the clients' own
-            for line in describe(job, found, rows=True):
+            for line in describe(job, found):
                 RunFolder(out).client(line.client).write_json("input.json", {"rows": line.rows, "sha256": line.sha256})
         folder = place.alone("the run folder", lambda: _create(out, job, lines, publics))
         announce(job)
@@ -115,7 +115,7 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = (), announce: Announce 
             return folder
         job = prepare(config, place, folder.preparation())
         before = {line.path: line.sha256 for line in folder.inputs()}
-        for path, found in hashes(job.config, place).items():
+        for path, found in hashes(job.config, job.inputs, place).items():
             if before.get(path) != found:
                 raise CofactorError(f"{path}: expected the data that the run began with, found other contents.")
         announce(job)
@@ -164,11 +164,12 @@ def _check_sizes(config: Config, facts: Facts) -> None:
         raise CofactorError(f"image: expected {features} pixels (the features), found {config.image}.")
 
 
-def describe(job: Job, found: dict[str, str], *, rows: bool) -> list[Input]:
-    """Return one line for each client of this process, with the hash of its file."""
+def describe(job: Job, found: dict[str, str]) -> list[Input]:
+    """Return one line for each client of this process, with its rows and the hash of its file if hashes were found."""
     clients = zip(job.inputs.names, job.inputs.sources, job.inputs.data, strict=True)
     return [
-        Input(name, path, int(X.shape[1]), found[path], int(X.shape[0]) if rows else None) for name, path, X in clients
+        Input(name, path, int(X.shape[1]), found.get(path), int(X.shape[0]) if found else None)
+        for name, path, X in clients
     ]
 
 

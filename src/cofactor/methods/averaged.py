@@ -20,7 +20,7 @@ from cofactor.local.updates import PGD
 from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
 from cofactor.methods.refusals import NONE
-from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.allowance import Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.schedules import at
 from cofactor.types import Aggregator, Array, Data, Local, Message, Shared, Stats, Update
@@ -74,7 +74,7 @@ class Averaged:
             return self
         return replace(self, aggregator=Calmed(self.aggregator, self.calm), calm=0.0)
 
-    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> ClientLevel:
+    def private(self, privacy: Privacy, *, rounds: int, parts: Parts) -> ClientLevel:
         """Clip and hide the update of each client as a whole, from one common start and without matching."""
         merge = self.aggregator.noisy()
         if merge is None:

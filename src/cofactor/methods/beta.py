@@ -58,7 +58,7 @@ class Divergence:
         """Send changes, without momentum."""
         return replace(self, changes=True, momentum=False)
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: no bound is known for what a row adds to these sums."""
         raise PrivacyError(NONE)
 

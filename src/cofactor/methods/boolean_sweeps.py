@@ -39,7 +39,7 @@ class Sweeps:
         """Absent clients are not counted."""
         return self
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
         raise PrivacyError(NONE)
 
@@ -105,7 +105,7 @@ class Trial:
         """Absent clients have no say."""
         return self
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
         raise PrivacyError(NONE)
 

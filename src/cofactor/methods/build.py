@@ -12,7 +12,7 @@ from cofactor.methods.auto import Choice, choose, density_of
 from cofactor.methods.catalog import Entry
 from cofactor.methods.refusals import GROUPED, MATCHED, NOT_ADDITIVE, SKETCH
 from cofactor.plan import ROUNDS, Plan, Stream
-from cofactor.privacy.allowance import honest_of
+from cofactor.privacy.allowance import WHOLE, Parts, honest_of
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.types import CofactorError, Data
 
@@ -119,10 +119,10 @@ def build(
     return made, settled
 
 
-def _parts(plan: Plan, facts: Facts) -> int:
+def _parts(plan: Plan, facts: Facts) -> Parts:
     """Return how many clients make up the noise of a sum: one, where every message carries the whole."""
     if plan.privacy is None or not plan.secure:
-        return 1
+        return WHOLE
     return honest_of(plan.participants(facts.clients), plan.privacy.curious)
 
 

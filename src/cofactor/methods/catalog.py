@@ -29,7 +29,7 @@ from cofactor.methods.sketched import BLOCKED
 from cofactor.methods.summed import Summed
 from cofactor.methods.syn import asyn_sd, asyn_ssd_v, syn_sd, syn_ssd_u, syn_ssd_uv, syn_ssd_v
 from cofactor.methods.twin import ROUNDS
-from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.allowance import WHOLE, Parts, Privacy
 from cofactor.schedules import Switch
 from cofactor.types import CofactorError, unknown
 
@@ -76,7 +76,7 @@ def oneshot_lap(rank: int) -> OneShot:
     return OneShot(rank, Alone(Summed(rank)), Barycentric(FixedPoint(Lap())))
 
 
-def dp_moments(rank: int, *, privacy: Privacy, outliers: float | None = None, parts: int = 1) -> Moments:
+def dp_moments(rank: int, *, privacy: Privacy, outliers: float | None = None, parts: Parts = WHOLE) -> Moments:
     """Private NMF by released moments: a noisy mean, a noisy centred second moment, the factor of their twin.
 
     ``outliers`` is the threshold, in units of an average entry of a row, above which a residual is kept out of codes.
@@ -86,7 +86,7 @@ def dp_moments(rank: int, *, privacy: Privacy, outliers: float | None = None, pa
 
 
 def dp_range(
-    rank: int, *, privacy: Privacy, width: int | None = None, outliers: float | None = None, parts: int = 1
+    rank: int, *, privacy: Privacy, width: int | None = None, outliers: float | None = None, parts: Parts = WHOLE
 ) -> Ranged:
     """Private NMF by the range of the second moment: for hundreds of clients, with uploads of O(r m) numbers.
 

@@ -15,7 +15,7 @@ from cofactor.methods.untold import unless_it_fails
 from cofactor.methods.wrapped import Wrapped
 from cofactor.privacy import clip
 from cofactor.privacy.accountant import Unit
-from cofactor.privacy.allowance import Allowance, Privacy
+from cofactor.privacy.allowance import Allowance, Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared
 
@@ -106,11 +106,11 @@ class ClientLevel(Wrapped):
 
     def noise_over_signal(self, *, units: int, features: int, clients: int) -> float:
         """Noise of the mean update over its bound."""
-        sigma = self.allowance.sigma(self.rounds - 1, "factor", 1.0, clients)
+        sigma = self.allowance.sigma(self.rounds - 1, "factor", 1.0, clients, clients)
         return sigma * math.sqrt(self.rank * features) / clients
 
 
-def client_level(method: Any, privacy: Privacy, *, rounds: int, parts: int, bits: bool = False) -> ClientLevel:
+def client_level(method: Any, privacy: Privacy, *, rounds: int, parts: Parts, bits: bool = False) -> ClientLevel:
     """Return a method whose clients send noisy updates in each of so many rounds, or refuse the unit record."""
     if privacy.unit is Unit.RECORD:
         raise PrivacyError(RECORD)

@@ -49,7 +49,7 @@ class Clusters:
         """Send changes."""
         return replace(self, changes=True)
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
         raise PrivacyError(NONE)
 

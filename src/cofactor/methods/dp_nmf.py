@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Self
 
 import numpy as np
 
@@ -20,53 +18,28 @@ from cofactor.local.outliers import Outliers
 from cofactor.local.sets import UnitBall
 from cofactor.local.stats import for_codes, lipschitz, normalize
 from cofactor.local.updates import HALS
-from cofactor.method import Traits, total
-from cofactor.methods import untold
+from cofactor.method import total
+from cofactor.methods.released import Released
 from cofactor.privacy import bounded, clip
-from cofactor.privacy.accountant import Unit
-from cofactor.privacy.allowance import Allowance, Privacy
-from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
+from cofactor.privacy.allowance import WHOLE, Allowance, Parts, Privacy
+from cofactor.types import Array, CofactorError, Data, Message, Shared
 
 BALL = UnitBall()
 CLEAN = 1.5
 """Default threshold of outliers: clean rows, sparse ones too, end within 1 % of what they reach without any."""
-BOUNDS = {"gram": 1.0, "cross": 1.0}
-"""Sensitivities: rows and codes are in unit balls."""
 
 
 @dataclass(frozen=True)
-class NoisyStatistics:
+class NoisyStatistics(Released):
     """Every round releases ``gram`` (packed) and ``cross``, both of sensitivity 1: x - r and w are in unit balls.
 
     A client alternates ``sweeps`` times between its codes and its outliers, from codes of zero, so that every round
     depends on the released factor alone; R is never held, only blocks of it. The server lifts the eigenvalues of the
-    gram to ``2 sigma sqrt k``, the size of the noise, and takes ``steps`` projected gradient steps. For the unit
-    client, clients send means over their rows, which the same bounds hold for.
+    gram to ``2 sigma sqrt k``, the size of the noise, and takes ``steps`` projected gradient steps.
     """
 
-    rank: int
-    allowance: Allowance
-    outliers: Outliers | None = None
     sweeps: int = 10
     steps: int = 50
-
-    @property
-    def rounds(self) -> int:
-        """As many as were paid for."""
-        return len(self.allowance.shares)
-
-    @cached_property
-    def traits(self) -> Traits:
-        """Sums are enough; every client adds its own noise."""
-        return Traits(additive=True, allowance=self.allowance)
-
-    def partial(self) -> Self:
-        """Absent clients are simply not in the sums."""
-        return self
-
-    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> Self:
-        """It is private already, for the budget that it was made with."""
-        return self
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``gram`` (packed, k (k + 1) / 2) and ``cross`` (k x m)."""
@@ -76,12 +49,8 @@ class NoisyStatistics:
         """Begin at a random factor, or at a public one: never at one that has seen the data."""
         return Shared(normalize(random_factor(self.rank, n_features, rng) if factor is None else factor))
 
-    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
-        """Nothing to remember."""
-        return Local(np.zeros((data.shape[0], 0)))
-
-    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
-        """Codes and outliers for the broadcast factor, their statistics, and noise."""
+    def sums(self, data: Data, shared: Shared, t: int) -> dict[str, Array]:
+        """Codes and outliers for the broadcast factor, and their statistics: rows and codes are in unit balls."""
         k, m = shared.factor.shape
         gram, cross = np.zeros((k, k)), np.zeros((k, m))
         for block in bounded.blocks(data, self.allowance.privacy.clip):
@@ -89,9 +58,7 @@ class NoisyStatistics:
             W = BALL.project(W)
             gram += W.T @ W
             cross += W.T @ clip.rows(Z, 1.0)
-        n = max(data.shape[0], 1) if self.allowance.privacy.unit is Unit.CLIENT else 1
-        sums = {"gram": symmetric.packed(gram) / n, "cross": cross / n}
-        return local, self.allowance.release(t, sums, BOUNDS, rng)
+        return {"gram": symmetric.packed(gram), "cross": cross}
 
     def _explain(self, X: Array, H: Array) -> tuple[Array, Array]:
         """Return the codes and the rows without their outliers."""
@@ -102,7 +69,7 @@ class NoisyStatistics:
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Floor the eigenvalues of the noisy gram, then improve H on the noisy statistics."""
         sums, H = total(messages), shared.factor.astype(np.float64)
-        sigma = self.allowance.sigma(t, "gram", 1.0, sums.weight)
+        sigma = self.sigma(t, "gram", 1.0, sums)
         gram = floored(symmetric.unpacked(sums.arrays["gram"], self.rank), 2 * sigma * np.sqrt(self.rank))
         cross = sums.arrays["cross"]
         L = lipschitz(gram)
@@ -115,30 +82,10 @@ class NoisyStatistics:
         """One component per feature."""
         return replace(self, rank=features, outliers=None), np.eye(features)
 
-    def late(self, shared: Shared, t: int) -> tuple[Shared, ...]:
-        """Any state will do: rows and codes are always in unit balls."""
-        return (shared,)
-
-    def drowns(self, *, units: float, features: int, clients: float) -> bool:
-        """It does what it does, whatever the noise."""
-        return False
-
-    def remark(self, shared: Shared) -> str:
-        """Nothing has to be said of its factor."""
-        return ""
-
     def noise_over_signal(self, *, units: int, features: int, clients: int) -> float:
         """Noise of the cross statistics over ``n / k``, what one of k equal components has of them."""
-        sigma = self.allowance.sigma(self.rounds - 1, "cross", 1.0, clients)
+        sigma = self.planned(self.rounds - 1, "cross", clients)
         return sigma * (math.sqrt(self.rank) + math.sqrt(features)) * self.rank / units
-
-    def factor(self, shared: Shared) -> Array:
-        """Return H, rows at norm 1."""
-        return normalize(shared.factor)
-
-    def refit(self, data: Data, factor: Array) -> Array:
-        """Codes for the final factor, outliers aside: they stay at the client."""
-        return untold.codes(data, factor, self.outliers)
 
 
 def floored(gram: Array, floor: float) -> Array:
@@ -157,7 +104,7 @@ def dp_nmf(
     gram_share: float = 0.1,
     sweeps: int = 10,
     steps: int = 50,
-    parts: int = 1,
+    parts: Parts = WHOLE,
 ) -> NoisyStatistics:
     """NMF with outliers from noisy statistics (paper DP-NMF), in few rounds.
 
@@ -169,4 +116,5 @@ def dp_nmf(
     if not 0 < gram_share < 1:
         raise CofactorError(f"gram_share: expected a part of the budget in (0, 1). Found {gram_share}.")
     allowance = Allowance(privacy, ({"gram": gram_share, "cross": 1 - gram_share},) * rounds, parts)
-    return NoisyStatistics(rank, allowance, None if outliers is None else Outliers(outliers, bound), sweeps, steps)
+    taken = None if outliers is None else Outliers(outliers, bound)
+    return NoisyStatistics(rank, allowance, sweeps, steps, outliers=taken)

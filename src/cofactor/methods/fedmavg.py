@@ -26,7 +26,7 @@ from cofactor.local.stats import for_codes, for_factor, gain, lipschitz, normali
 from cofactor.method import Traits, total
 from cofactor.methods.client_level import ClientLevel, client_level
 from cofactor.methods.refusals import NONE
-from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.allowance import Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.schedules import Schedule, at
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared, Stats
@@ -102,7 +102,7 @@ class FedMAvg:
         longer = replace(steps, first=LONGER * steps.first) if isinstance(steps, Diminishing) else steps
         return replace(self, momentum=0.0, factor_steps=longer)
 
-    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> ClientLevel:
+    def private(self, privacy: Privacy, *, rounds: int, parts: Parts) -> ClientLevel:
         """Clip and hide the update of each client as a whole; momentum would add noise to noise."""
         return client_level(replace(self, momentum=0.0, by_rows=True), privacy, rounds=rounds, parts=parts)
 
@@ -173,7 +173,7 @@ class FedMGS:
     rounds = None
     traits = Traits(additive=True, rowwise=0)
 
-    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Privacy, *, rounds: int, parts: Parts) -> NoReturn:
         """Refuse."""
         raise PrivacyError(NONE)
 

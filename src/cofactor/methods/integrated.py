@@ -48,7 +48,7 @@ class Integrated:
         """Send changes."""
         return replace(self, changes=True)
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: what a row changes in its client's own part has no bound."""
         raise PrivacyError(NONE)
 

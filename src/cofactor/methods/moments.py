@@ -10,22 +10,20 @@ out, the second round is spent on the mean as well, and the factor is made of pi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Self
 
 import numpy as np
 
 from cofactor.local import symmetric
 from cofactor.local.outliers import Outliers
-from cofactor.local.stats import normalize
-from cofactor.method import Traits, total
-from cofactor.methods import twin, untold
+from cofactor.method import total
+from cofactor.methods import twin
+from cofactor.methods.released import Released
 from cofactor.methods.shrunk import denoised, pieces
 from cofactor.methods.twin import WIDEST
 from cofactor.privacy import bounded, clip
 from cofactor.privacy.accountant import Unit
-from cofactor.privacy.allowance import Allowance, Privacy
-from cofactor.types import Array, CofactorError, Data, Factorizer, Local, Message, Shared
+from cofactor.privacy.allowance import WHOLE, Allowance, Parts, Privacy
+from cofactor.types import Array, CofactorError, Data, Factorizer, Message, Shared
 
 MEAN, COUNT = 0.10, 0.01
 """Shares of the budget; the moment gets the rest. Flat: from .05 to .2 the loss moves by 2 %."""
@@ -49,37 +47,18 @@ MEAN_ONLY = (
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Released):
     """Round 0: sum of the rows and their count. Round 1: second moment around the mean (packed, sensitivity C^2).
 
     Where that would be noise, round 1 is the sum of the rows around the mean (sensitivity C), in the same array: which
     of them it is follows from the released count, and neither the size of a message nor its cost tells.
 
     Of very many features only the ``widest`` with the largest released mean enter the second moment: noise grows with
-    the square root of their number, and rare features have little to say. For the unit client every client sends means
-    over its rows, which the same bounds hold for. ``outliers`` are taken out of the codes.
+    the square root of their number, and rare features have little to say.
     """
 
-    rank: int
-    allowance: Allowance
     factorize: Factorizer
-    outliers: Outliers | None = None
     widest: int = WIDEST
-
-    rounds = 2
-
-    @cached_property
-    def traits(self) -> Traits:
-        """Sums are enough; every client adds its own noise."""
-        return Traits(additive=True, allowance=self.allowance)
-
-    def partial(self) -> Self:
-        """Absent clients are simply not in the sums."""
-        return self
-
-    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> Self:
-        """It is private already, for the budget that it was made with."""
-        return self
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``sum`` (m) and ``count``; then ``moment`` (packed)."""
@@ -99,16 +78,9 @@ class Moments:
         shared = twin.opened(self.rank, n_features, self.widest, rng)
         return shared._replace(extra={**shared.extra, "bound": np.float64(1.0), "second": np.bool_(True)})
 
-    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
-        """Nothing to remember."""
-        return Local(np.zeros((data.shape[0], 0)))
-
-    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
-        """Sum over the rows, each inside its bound, and add noise."""
-        sums = self.first(data) if t == 0 else self._centred(data, shared)
-        n = max(data.shape[0], 1) if self.allowance.privacy.unit is Unit.CLIENT else 1
-        means = {name: a / n for name, a in sums.items()}
-        return local, self.allowance.release(t, means, self.bounds(shared, t), rng)
+    def sums(self, data: Data, shared: Shared, t: int) -> dict[str, Array]:
+        """The rows and their count; then what is around the mean."""
+        return self.first(data) if t == 0 else self._centred(data, shared)
 
     def first(self, data: Data) -> dict[str, Array]:
         """Return the sum of the rows, and for records their number."""
@@ -142,7 +114,7 @@ class Moments:
         sums = total(messages)
         if t == 0:
             return self.open(shared, sums)
-        sigma = self.sigma(1, "moment", self.bounds(shared, 1)["moment"], sums.weight)
+        sigma = self.sigma(1, "moment", self.bounds(shared, 1)["moment"], sums)
         if not shared.extra["second"]:
             return self.mean_again(shared, sums.arrays["moment"][: len(shared.extra["center"])], sigma)
         d = len(shared.extra["features"])
@@ -159,8 +131,8 @@ class Moments:
         """
         rows = max(float(sums.arrays.get("count", sums.weight)), 1.0)
         mean, m = sums.arrays["sum"] / rows, len(sums.arrays["sum"])
-        sigma = self.sigma(0, "sum", 1.0, sums.weight) / rows
-        off = 2 * self.sigma(0, "count", 1.0, sums.weight) if "count" in sums.arrays else 0.0
+        sigma = self.sigma(0, "sum", 1.0, sums) / rows
+        off = 2 * self.sigma(0, "count", 1.0, sums) if "count" in sums.arrays else 0.0
         memory = {**shared.memory, "rows": np.float64(rows)}
         if drowned is None:
             drowned = self.drowns(units=rows - off, features=m, clients=sums.weight)
@@ -177,7 +149,7 @@ class Moments:
         How short is estimated from the safe side: more rows than released by ``off``, a mean less long than seen.
         """
         total_, rows = sums.arrays["sum"], float(shared.memory["rows"])
-        m, sigma = len(total_), self.sigma(0, "sum", 1.0, sums.weight)
+        m, sigma = len(total_), self.sigma(0, "sum", 1.0, sums)
         least = (total_ @ total_ - sigma**2 * (m + 2 * np.sqrt(2 * m))) / (rows + off) ** 2
         bound = max(AROUND * np.sqrt(1.0 - np.clip(least, 0.0, 1.0)), SMALLEST)
         near = bound <= NEAR
@@ -198,12 +170,8 @@ class Moments:
         """Say that a factor knows the mean only; nothing where it knows more."""
         if shared.extra["second"]:
             return ""
-        masks = "" if self.allowance.parts > 1 else ", or secure sums over several clients"
+        masks = "" if self.allowance.parts.least > 1 else ", or secure sums over several clients"
         return MEAN_ONLY.format(rows=float(shared.memory["rows"]), features=len(shared.extra["center"]), masks=masks)
-
-    def sigma(self, t: int, name: str, bound: float, messages: float) -> float:
-        """Deviation of the noise in a sum of so many messages."""
-        return self.allowance.sigma(t, name, bound, messages)
 
     def bench(self, features: int) -> tuple[Moments, None]:
         """One component is enough: what is released does not depend on the rank."""
@@ -227,15 +195,7 @@ class Moments:
 
     def _edge(self, features: int, clients: float) -> float:
         """Return the largest eigenvalue that noise makes in a moment of sensitivity 1."""
-        return symmetric.noise_edge(self.sigma(1, "moment", 1.0, clients), min(features, self.widest))
-
-    def factor(self, shared: Shared) -> Array:
-        """Return the factor of the twin."""
-        return normalize(shared.factor)
-
-    def refit(self, data: Data, factor: Array) -> Array:
-        """Codes for the final factor, outliers aside: they stay at the client."""
-        return untold.codes(data, factor, self.outliers)
+        return symmetric.noise_edge(self.planned(1, "moment", clients), min(features, self.widest))
 
 
 def signal(values: Array, vectors: Array, edge: float) -> tuple[Array, Array]:
@@ -250,14 +210,14 @@ def signal(values: Array, vectors: Array, edge: float) -> tuple[Array, Array]:
 
 
 def moments(
-    rank: int, *, privacy: Privacy, factorize: Factorizer, outliers: float | None = None, parts: int = 1
+    rank: int, *, privacy: Privacy, factorize: Factorizer, outliers: float | None = None, parts: Parts = WHOLE
 ) -> Moments:
     """Return the method for a budget; ``factorize`` finds the factor of the twin.
 
     ``outliers`` is the threshold, in units of an average entry of a row, above which a residual is kept out of codes.
     """
     allowance = Allowance(privacy, (first_shares(privacy), {"moment": 1 - MEAN - COUNT}), parts)
-    return Moments(rank, allowance, factorize, None if outliers is None else Outliers(outliers))
+    return Moments(rank, allowance, factorize, outliers=None if outliers is None else Outliers(outliers))
 
 
 def first_shares(privacy: Privacy) -> dict[str, float]:

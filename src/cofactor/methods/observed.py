@@ -60,7 +60,7 @@ class Masked:
         """Let the items be found with clients absent."""
         return replace(self, items=self.items.partial())
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
         raise PrivacyError(NONE)
 

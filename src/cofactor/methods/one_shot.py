@@ -18,7 +18,7 @@ from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
 from cofactor.methods.refusals import NONE
 from cofactor.methods.wrapped import Wrapped
-from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.allowance import Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Aggregator, Align, Array, CofactorError, Data, Factorizer, Local, Message, Shared
 
@@ -62,7 +62,7 @@ class OneShot:
         """Absent clients are simply not in the mean."""
         return self
 
-    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> ClientLevel:
+    def private(self, privacy: Privacy, *, rounds: int, parts: Parts) -> ClientLevel:
         """Hide the bits of each client as a whole where they are counted as votes; nothing else has a private form."""
         merge = self.aggregator.noisy()
         if merge is None or self.traits.kind != "boolean":

@@ -16,19 +16,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 
 from cofactor.local import symmetric
 from cofactor.local.outliers import Outliers
-from cofactor.method import Traits, total
+from cofactor.method import total
 from cofactor.methods import twin
 from cofactor.methods.moments import COUNT, MEAN, SEEN, Moments, first_shares, signal
+from cofactor.methods.released import Released
 from cofactor.privacy import bounded, clip
-from cofactor.privacy.accountant import Unit
-from cofactor.privacy.allowance import Allowance, Privacy
-from cofactor.types import Array, Data, Factorizer, Local, Message, Shared
+from cofactor.privacy.allowance import WHOLE, Allowance, Parts, Privacy
+from cofactor.types import Array, Data, Factorizer, Message, Shared
 
 RANGE = 0.65
 """Share of the budget of Y; the moment inside its range, which is much smaller, gets what is left. Flat."""
@@ -37,38 +36,20 @@ WIDE = 1.2
 
 
 @dataclass(frozen=True)
-class Ranged:
+class Ranged(Released):
     """Three rounds: sum and count; Y (m x r); the moment in its range (packed).
 
     Where too little could be seen, the later rounds sum the rows again, as :class:`~cofactor.methods.moments.Moments`
     does; this is decided from the released count, and again after Y, if nothing of it stands out of its noise.
     """
 
-    rank: int
-    allowance: Allowance
     factorize: Factorizer
     width: int
-    outliers: Outliers | None = None
-
-    rounds = 3
 
     @cached_property
     def means(self) -> Moments:
         """What does all that is about means."""
-        return Moments(self.rank, self.allowance, self.factorize, self.outliers)
-
-    @cached_property
-    def traits(self) -> Traits:
-        """Sums are enough; every client adds its own noise."""
-        return Traits(additive=True, allowance=self.allowance)
-
-    def partial(self) -> Self:
-        """Absent clients are simply not in the sums."""
-        return self
-
-    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> Self:
-        """It is private already, for the budget that it was made with."""
-        return self
+        return Moments(self.rank, self.allowance, self.factorize)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``sum`` (m) and ``count``; ``range`` (m r); ``moment`` (packed, or m if that is more)."""
@@ -90,22 +71,15 @@ class Ranged:
         extra = {**shared.extra, "basis": np.linalg.qr(drawn)[0], "features": np.arange(n_features)}
         return shared._replace(extra={**extra, "short": np.float64(1.0)})
 
-    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
-        """Nothing to remember."""
-        return Local(np.zeros((data.shape[0], 0)))
-
-    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
-        """Sum over the rows, each inside its bounds, and add noise."""
+    def sums(self, data: Data, shared: Shared, t: int) -> dict[str, Array]:
+        """The rows and their count; then Y, and the moment in its range, or the rows again."""
         if t == 0:
-            sums = self.means.first(data)
-        else:
-            (name,) = self.allowance.shares[t]
-            values = self._inside(data, shared, t) if shared.extra["second"] else self.means.sum_again(data, shared)
-            room = np.zeros(self.schema(len(shared.extra["center"]), t)[name])
-            room[: len(values)] = values
-            sums = {name: room}
-        n = max(data.shape[0], 1) if self.allowance.privacy.unit is Unit.CLIENT else 1
-        return local, self.allowance.release(t, {name: a / n for name, a in sums.items()}, self.bounds(shared, t), rng)
+            return self.means.first(data)
+        (name,) = self.allowance.shares[t]
+        values = self._inside(data, shared, t) if shared.extra["second"] else self.means.sum_again(data, shared)
+        room = np.zeros(self.schema(len(shared.extra["center"]), t)[name])
+        room[: len(values)] = values
+        return {name: room}
 
     def _inside(self, data: Data, shared: Shared, t: int) -> Array:
         """Return Y, or the packed moment in its range, as one row of numbers."""
@@ -123,7 +97,7 @@ class Ranged:
         if t == 0:
             return self._opened(shared, sums)
         ((name, bound),) = self.bounds(shared, t).items()
-        sigma = self.means.sigma(t, name, bound, sums.weight)
+        sigma = self.sigma(t, name, bound, sums)
         if not shared.extra["second"]:
             return self.means.mean_again(shared, sums.arrays[name][: len(shared.extra["center"])], sigma)
         return self._spanned(shared, sums, sigma) if t == 1 else self._factored(shared, sums, sigma)
@@ -131,12 +105,12 @@ class Ranged:
     def _opened(self, shared: Shared, sums: Message) -> Shared:
         """Return the state with the centre and both bounds, or the one in which only means are released."""
         rows, m = float(sums.arrays.get("count", sums.weight)), len(sums.arrays["sum"])
-        off = 2 * self.means.sigma(0, "count", 1.0, sums.weight) if "count" in sums.arrays else 0.0
+        off = 2 * self.sigma(0, "count", 1.0, sums) if "count" in sums.arrays else 0.0
         drowned = self.drowns(units=rows - off, features=m, clients=sums.weight)
         new = self.means.open(shared, sums, drowned=drowned)
         extra = {**new.extra, "features": np.arange(m)}
         share = min(WIDE * np.sqrt(extra["basis"].shape[1] / m), 1.0)
-        sigma = np.float64(self.means.sigma(0, "sum", 1.0, sums.weight))
+        sigma = np.float64(self.sigma(0, "sum", 1.0, sums))
         memory = {**new.memory, "sum": sums.arrays["sum"], "sigma": sigma}
         return new._replace(extra={**extra, "short": np.float64(share * extra["bound"])}, memory=memory)
 
@@ -178,25 +152,23 @@ class Ranged:
 
     def _edge(self, features: int, clients: float) -> float:
         r = min(self.width, features)
-        return WIDE * self.means.sigma(1, "range", 1.0, clients) * (np.sqrt(features) + np.sqrt(r))
+        return WIDE * self.planned(1, "range", clients) * (np.sqrt(features) + np.sqrt(r))
 
     def remark(self, shared: Shared) -> str:
         """Say that a factor knows the mean only; nothing where it knows more."""
         return self.means.remark(shared)
 
-    def factor(self, shared: Shared) -> Array:
-        """Return the factor of the twin."""
-        return self.means.factor(shared)
-
-    def refit(self, data: Data, factor: Array) -> Array:
-        """Codes for the final factor, outliers aside: they stay at the client."""
-        return self.means.refit(data, factor)
-
 
 def ranged(
-    rank: int, *, privacy: Privacy, factorize: Factorizer, width: int, outliers: float | None = None, parts: int = 1
+    rank: int,
+    *,
+    privacy: Privacy,
+    factorize: Factorizer,
+    width: int,
+    outliers: float | None = None,
+    parts: Parts = WHOLE,
 ) -> Ranged:
     """Return the method for a budget, with sketches of ``width`` columns."""
     shares = (first_shares(privacy), {"range": RANGE}, {"moment": 1 - MEAN - COUNT - RANGE})
     allowance = Allowance(privacy, shares, parts)
-    return Ranged(rank, allowance, factorize, width, None if outliers is None else Outliers(outliers))
+    return Ranged(rank, allowance, factorize, width, outliers=None if outliers is None else Outliers(outliers))

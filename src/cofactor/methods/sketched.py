@@ -79,7 +79,7 @@ class Sketched:
         """Refuse: a sum without one client is not the product."""
         raise CofactorError("a method on row and column blocks needs every client in every round. Found absent ones.")
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
         raise PrivacyError(SKETCH)
 

@@ -58,7 +58,7 @@ class Staged:
         """Both in their forms for absent clients; what the first knew of a few clients' components is not kept."""
         return replace(self, first=self.first.partial(), then=self.then.partial(), kept=())
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: the first stage releases what it saw without noise."""
         raise PrivacyError(START if self.traits.kind == "real" else NONE)
 

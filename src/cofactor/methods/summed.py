@@ -21,7 +21,7 @@ from cofactor.methods.alone import Alone
 from cofactor.methods.moments import moments
 from cofactor.methods.refusals import NONE
 from cofactor.methods.twin import ROUNDS
-from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.allowance import Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared, Stats, Update
 
@@ -74,7 +74,7 @@ class Summed:
         """Send changes, without momentum."""
         return replace(self, changes=True, momentum=0.0)
 
-    def private(self, privacy: Privacy, *, rounds: int, parts: int) -> Method:
+    def private(self, privacy: Privacy, *, rounds: int, parts: Parts) -> Method:
         """Return the factor of two noisy moments of all rows, which beat noisy statistics of many rounds."""
         if self.traits.kind != "real" or self.penalties:
             raise PrivacyError(NONE)

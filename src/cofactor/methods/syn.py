@@ -100,7 +100,7 @@ class Exchanged:
         """Absent clients are simply not in the mean."""
         return self
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
         raise PrivacyError(SKETCH)
 

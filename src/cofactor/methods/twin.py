@@ -44,7 +44,7 @@ class Twin:
         """Absent clients are simply not in the sums."""
         return self
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: :class:`~cofactor.methods.moments.Moments` is this with noise."""
         raise PrivacyError(NONE)
 

@@ -39,7 +39,7 @@ class Wrapped:
         """Wrap the method's form for absent clients."""
         return replace(self, method=self.method.partial())
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: messages that were changed already have no bound that is known."""
         raise PrivacyError(NONE)
 

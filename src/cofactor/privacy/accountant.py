@@ -1,7 +1,7 @@
 """The ledger of a run: costs of releases, composed into one true (epsilon, delta).
 
 A cost says which mechanism released something and its ``multiplier``, noise scale over sensitivity, for neighbours
-that differ by one unit. Gaussians compose exactly, discrete Gaussians by zCDP.
+that differ by one unit. Gaussians compose exactly.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from cofactor.privacy import gaussian, zcdp
+from cofactor.privacy import gaussian
 from cofactor.privacy.errors import BudgetError, ParameterError, UnitError
 from cofactor.privacy.gaussian import check_delta, check_positive
 
@@ -36,7 +36,6 @@ class Mechanism(StrEnum):
     """How a release was randomized."""
 
     GAUSSIAN = "Gaussian"
-    DISCRETE_GAUSSIAN = "discrete Gaussian"
 
 
 @dataclass(frozen=True)
@@ -124,16 +123,13 @@ class Ledger:
 
 
 def spend(costs: Iterable[Cost], delta: float) -> Spend:
-    """Compose costs into one (epsilon, delta): exactly where all noise is Gaussian, by zCDP where some is discrete."""
+    """Compose costs into one (epsilon, delta), exactly: all noise is Gaussian."""
     check_delta(delta)
     paid = list(costs)
     units = {c.unit for c in paid}
     if len(units) > 1:
         raise UnitError(f"costs of one unit were expected. Found {', '.join(sorted(units))}.")
-    if all(c.mechanism is Mechanism.GAUSSIAN for c in paid):
-        name, value = "exact Gaussian", gaussian.epsilon(gaussian.compose(c.multiplier for c in paid), delta)
-    else:  # a Gaussian is 1 / (2 z^2)-zCDP, too
-        name, value = "zCDP", zcdp.epsilon(math.fsum(zcdp.rho(c.multiplier) for c in paid), delta)
+    value = gaussian.epsilon(gaussian.compose(c.multiplier for c in paid), delta)
     unit = units.pop() if units else Unit.RECORD
     honest = max((c.honest for c in paid), default=1)
-    return Spend(value, delta, unit, unit.relation, name, all(c.private for c in paid), honest)
+    return Spend(value, delta, unit, unit.relation, "exact Gaussian", all(c.private for c in paid), honest)

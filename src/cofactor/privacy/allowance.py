@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+import numpy as np
 from numpy.random import Generator
 
 from cofactor.method import Method
@@ -21,6 +23,9 @@ from cofactor.privacy.mechanisms import Gaussian
 from cofactor.privacy.randomness import Source
 from cofactor.privacy.secure_sum.neighbours import threshold
 from cofactor.types import Array, Message, Shared
+
+SEED = 32
+"""Bytes of the seed of noise that may be taken back."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +62,35 @@ class Privacy:
             raise ParameterError(f"curious must be a whole number of clients, 0 or more. Found {self.curious!r}.")
 
 
-def honest_of(participants: int, curious: int) -> int:
-    """Return ``t - a``: of t clients that must answer, so many are not curious and make up the noise together."""
+class Parts(NamedTuple):
+    """How many honest clients make up the noise of a sum: ``least`` if as few answer as may, ``full`` if all do.
+
+    Every message carries one ``least``-th of the variance. Of that, one ``full``-th is enough where nobody dropped out,
+    and the rest, drawn from a seed of its own, is then taken back.
+    """
+
+    least: int = 1
+    full: int = 1
+
+    @property
+    def spare(self) -> float:
+        """One over the share of the whole variance that a message carries in case somebody drops out; inf: none."""
+        return math.inf if self.least == self.full else self.least * self.full / (self.full - self.least)
+
+
+WHOLE = Parts()
+"""Every message carries the whole noise: without secure sums."""
+
+
+def honest_of(participants: int, curious: int) -> Parts:
+    """Return ``t - a`` and ``n - a``: of t clients that must answer, and of all n, so many are not curious."""
     enough = threshold(participants)
     if enough <= curious:
         raise ParameterError(
             f"curious: of {participants} clients in a round {enough} must answer, so that at most {enough - 1} of them "
             f"may be curious. Found {curious}; without secure sums every message carries the whole noise."
         )
-    return enough - curious
+    return Parts(enough - curious, participants - curious)
 
 
 class Release(NamedTuple):
@@ -80,14 +105,15 @@ class Release(NamedTuple):
 class Allowance:
     """The budget of a run, split: ``shares[t]`` gives each array of round t its part of ``mu^2 = sum (Delta/sigma)^2``.
 
-    ``parts`` is 1 where every message carries the whole noise. With secure summation it is ``t - a``: of the t clients
-    that must answer a are curious and know their own noise, and that of the others adds up to the whole
-    (:func:`honest_of`). Noise is a rounded Gaussian, accounted exactly, as a whole and in parts.
+    With secure summation messages carry ``parts`` of the noise: of the t clients that must answer a are curious and
+    know their own noise, and that of the others adds up to the whole (:func:`honest_of`); where all n answer, the
+    noise that makes up for absent ones is taken back. Noise is a rounded Gaussian, accounted exactly, as a whole and in
+    parts.
     """
 
     privacy: Privacy
     shares: tuple[Mapping[str, float], ...]
-    parts: int = 1
+    parts: Parts = WHOLE
 
     @cached_property
     def multiplier(self) -> float:
@@ -103,7 +129,7 @@ class Allowance:
                 self.multiplier * math.sqrt(whole / share),
                 unit=Unit(self.privacy.unit),
                 private=self.privacy.insecure_seed is None,
-                honest=self.parts,
+                honest=self.parts.least,
             )
             for name, share in self.shares[t].items()
         }
@@ -117,9 +143,12 @@ class Allowance:
         """Return what the whole run costs."""
         return self.ledger(len(self.shares)).spend()
 
-    def sigma(self, t: int, name: str, sensitivity: float, messages: float = 1) -> float:
-        """Return the standard deviation of the noise in a sum of so many messages."""
-        return self.costs(t)[name].multiplier * sensitivity * math.sqrt(max(messages, 1) / self.parts)
+    def sigma(self, t: int, name: str, sensitivity: float, messages: float = 1, spared: float = 0) -> float:
+        """Return the standard deviation of the noise in a sum of messages, of which so many had theirs taken back."""
+        held = max(messages, 1) - spared
+        return (
+            self.costs(t)[name].multiplier * sensitivity * math.sqrt(held / self.parts.least + spared / self.parts.full)
+        )
 
     def release(self, t: int, values: Mapping[str, Array], bounds: Mapping[str, float], rng: Generator) -> Message:
         """Return the message of round t: values of bounded L2 sensitivity, on the grid, with noise, and their cost.
@@ -132,11 +161,32 @@ class Allowance:
                 clip.require(a, bounds[name])
         costs, source = self.costs(t), self._source(rng)
         paid = {name: Release(costs[name], bounds[name], self.sigma(t, name, bounds[name])) for name in values}
-        noisy = {name: self._mechanism(paid[name])(a, source)[0] for name, a in values.items()}
-        return Message(noisy, 1.0, paid)
+        noisy = {name: self._mechanism(paid[name], self.parts.full)(a, source)[0] for name, a in values.items()}
+        if self.parts.spare == math.inf:
+            return Message(noisy, 1.0, paid)
+        seed = source.raw(SEED)
+        spare = self.spare({name: np.shape(a) for name, a in values.items()}, paid, seed)
+        return Message({name: a + spare[name] for name, a in noisy.items()}, 1.0, paid, spare=seed)
 
-    def _mechanism(self, release: Release) -> Gaussian:
-        return Gaussian(release.cost.multiplier, release.clip, release.cost.unit, self.parts)
+    def spare(
+        self, shapes: Mapping[str, tuple[int, ...]], paid: Mapping[str, Release], seed: bytes
+    ) -> dict[str, Array]:
+        """Return the noise of a message that is only needed where somebody drops out, from its seed: by name."""
+        streams = {name: Source(seed=hashlib.sha256(seed + name.encode()).digest()) for name in shapes}
+        return {
+            name: self._mechanism(paid[name], self.parts.spare)(np.zeros(shape), streams[name])[0]
+            for name, shape in shapes.items()
+        }
+
+    def spared(self, sums: Message, seeds: Collection[bytes]) -> Message:
+        """Server: take out of a sum the noise that was not needed, as its seeds give it."""
+        shapes = {name: np.shape(a) for name, a in sums.arrays.items()}
+        found = [self.spare(shapes, sums.cost, seed) for seed in seeds]
+        left = {name: a - sum(spare[name] for spare in found) for name, a in sums.arrays.items()}
+        return sums._replace(arrays=left, spared=len(found))
+
+    def _mechanism(self, release: Release, parts: float) -> Gaussian:
+        return Gaussian(release.cost.multiplier, release.clip, release.cost.unit, parts)
 
     def _source(self, rng: Generator) -> Source:
         """The operating system's randomness; an insecure seed is made different for every client and round."""

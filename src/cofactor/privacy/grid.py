@@ -18,7 +18,7 @@ LIMIT = 2.0**62
 """Values and their sums stay below this many steps."""
 
 
-def to_grid(values: Array, *, parts: int = 1) -> Array:
+def to_grid(values: Array, *, parts: float = 1) -> Array:
     """Return round(x 2^24) as int64; refuses what is not finite, not real, or ``|x| 2^24 >= 2^62 / parts``."""
     x = np.asarray(values)
     if x.dtype.kind not in "fiub":

@@ -1,6 +1,6 @@
-"""Mechanisms: values in, noisy values on the grid and their cost out.
+"""The mechanism: values in, noisy values on the grid and their cost out.
 
-Each takes its ``multiplier`` (noise scale over sensitivity) and the ``sensitivity`` that clipping gave; values are
+It takes its ``multiplier`` (noise scale over sensitivity) and the ``sensitivity`` that clipping gave; values are
 rounded to the grid first, the sensitivity grows by that rounding, and the noise is drawn on the grid, exactly.
 """
 
@@ -34,13 +34,13 @@ class Gaussian:
     """``x + N(0, sigma^2)`` rounded to the grid, ``sigma = multiplier Delta2``: exact Gaussian accounting holds.
 
     With ``parts = h`` clients that each add this noise to their own values, every part has variance sigma^2 / h, so
-    any h of them carry the whole noise; the cost is that of the sum.
+    any h of them carry the whole noise; the cost is that of the sum. Parts of parts need not be whole numbers.
     """
 
     multiplier: float
     sensitivity: float
     unit: Unit = Unit.RECORD
-    parts: int = 1
+    parts: float = 1
 
     def __call__(self, values: Array, source: Source | None = None) -> tuple[Array, Cost]:
         """Return the noisy values and what they cost."""
@@ -50,27 +50,10 @@ class Gaussian:
         if self.parts > 1 and 0 < sigma < LEAST:
             raise ParameterError(f"each part needs sigma >= {LEAST} grid steps. Found {sigma:g}.")
         noise = samplers.rounded_gaussian(sigma, steps.size, source) if sigma else 0
-        cost = Cost(Mechanism.GAUSSIAN, self.multiplier, unit=self.unit, private=source.secure, honest=self.parts)
-        return from_grid(_add(steps, noise)), cost
-
-
-@dataclass(frozen=True)
-class DiscreteGaussian:
-    """``x + N_Z(0, sigma^2)`` on the grid (Canonne, Kamath and Steinke 2020); accounted by zCDP."""
-
-    multiplier: float
-    sensitivity: float
-    unit: Unit = Unit.RECORD
-
-    def __call__(self, values: Array, source: Source | None = None) -> tuple[Array, Cost]:
-        """Return the noisy values and what they cost."""
-        source = source or Source()
-        steps = to_grid(values)
-        sigma = self.multiplier * on_grid(self.sensitivity, steps.size) / STEP
-        noise = samplers.discrete_gaussian(sigma, steps.size, source) if sigma else 0
-        return from_grid(_add(steps, noise)), Cost(
-            Mechanism.DISCRETE_GAUSSIAN, self.multiplier, unit=self.unit, private=source.secure
+        cost = Cost(
+            Mechanism.GAUSSIAN, self.multiplier, unit=self.unit, private=source.secure, honest=math.ceil(self.parts)
         )
+        return from_grid(_add(steps, noise)), cost
 
 
 def _add(steps: Array, noise: Array | int) -> Array:

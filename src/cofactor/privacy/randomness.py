@@ -1,20 +1,23 @@
-"""Where noise comes from: the operating system's generator, or, for tests only, a seed that is on record."""
+"""Where noise comes from: the operating system's generator, a secret seed of it, or, for tests only, one on record."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 import numpy as np
 
-from cofactor.privacy.errors import ParameterError
 from cofactor.types import Array
 
 
 class Source:
-    """Uniform random bits from ``os.urandom``; with ``insecure_seed`` they can be guessed and nothing is private."""
+    """Uniform random bits from ``os.urandom``; with ``insecure_seed`` they can be guessed and nothing is private.
 
-    def __init__(self, *, insecure_seed: int | None = None) -> None:
-        self.insecure_seed = insecure_seed
+    With ``seed`` (32 secret bytes) they are streams of SHAKE-256, and whoever is told the seed can draw them again.
+    """
+
+    def __init__(self, *, insecure_seed: int | None = None, seed: bytes | None = None) -> None:
+        self.insecure_seed, self._seed, self._drawn = insecure_seed, seed, 0
         self._rng = None if insecure_seed is None else np.random.default_rng(insecure_seed)
 
     @property
@@ -24,6 +27,9 @@ class Source:
 
     def raw(self, n: int) -> bytes:
         """Return n random bytes."""
+        if self._seed is not None:
+            self._drawn += 1
+            return hashlib.shake_256(b"cofactor noise 1" + self._seed + self._drawn.to_bytes(8, "big")).digest(n)
         return os.urandom(n) if self._rng is None else self._rng.bytes(n)
 
     def words(self, n: int) -> Array:
@@ -34,20 +40,6 @@ class Source:
         """Return n fair coins (bool)."""
         packed = np.frombuffer(self.raw((n + 7) // 8), dtype=np.uint8)
         return np.unpackbits(packed, count=n).astype(bool)
-
-    def below(self, bound: int, n: int) -> Array:
-        """Return about n (at least one) uniform integers in [0, bound) as int64, without modulo bias.
-
-        Words are cut to the bit length of the bound and refused above it; fewer than n may be left.
-        """
-        if not 0 < bound <= 1 << 62:
-            raise ParameterError(f"bound must be in [1, 2^62]. Found {bound}.")
-        mask = np.uint64((1 << (bound - 1).bit_length()) - 1)
-        while True:
-            drawn = (self.words(max(n, 8)) & mask).astype(np.int64)
-            kept = drawn[drawn < bound]
-            if kept.size:
-                return kept
 
     def __repr__(self) -> str:
         return "Source()" if self.secure else f"Source(insecure_seed={self.insecure_seed})"

@@ -1,7 +1,7 @@
-"""Exact noise on the integers, in blocks: the Gaussian rounded to the grid, and the discrete Gaussian.
+"""Exact noise on the integers, in blocks: the Gaussian rounded to the grid.
 
-Everything reduces to coins of probability exp(-gamma) (Canonne, Kamath and Steinke 2020, algorithms 1-3; Karney 2016,
-"Sampling exactly from the normal distribution", for the continuous law). A coin compares a 64-bit uniform u with
+Everything reduces to coins of probability exp(-gamma) (Karney 2016, "Sampling exactly from the normal
+distribution"; Canonne, Kamath and Steinke 2020 for the coins). A coin compares a 64-bit uniform u with
 exp(-gamma) in floating point; where the two are closer than ``SLACK``, far above any rounding error here (below
 2^-46), it is settled with 128-bit u and 60-digit arithmetic. So blocks of numpy are enough, and the law of every
 value is within 2^-80 of the ideal one in total variation.
@@ -51,27 +51,6 @@ def rounded_gaussian(sigma: float, n: int, source: Source) -> Array:
     return np.where(source.bits(n), -size, size).astype(np.int64)
 
 
-def discrete_gaussian(sigma: float, n: int, source: Source) -> Array:
-    """Return n draws of the discrete Gaussian, ``P(k) ~ exp(-k^2 / (2 sigma^2))`` on the integers (int64).
-
-    A discrete Laplace of scale t = floor(sigma) + 1 is kept with ``exp(-(|k| - sigma^2/t)^2 / (2 sigma^2))``
-    (Canonne, Kamath and Steinke 2020, algorithm 3).
-    """
-    _check_scale(sigma)
-    t, square = int(sigma) + 1, Fraction(sigma) ** 2
-    shift, width = float(square / t), float(sigma)
-
-    def draw(m: int) -> tuple[Array, ...]:
-        size, minus = _geometric(t, m, source), source.bits(m)
-        proper = ~(minus & (size == 0))  # zero would count twice
-        size, minus = size[proper], minus[proper]
-        gamma = ((size - shift) / width) ** 2 / 2
-        kept = coins(gamma, lambda i: (int(size[i]) - square / t) ** 2 / (2 * square), source)
-        return (np.where(minus, -size, size)[kept],)
-
-    return _repeat(n, draw)[0]
-
-
 def _half_normal(n: int, source: Source) -> tuple[Array, Array]:
     """Return integer parts and 64-bit fractions of some half-normal draws."""
     part = source.words(n)
@@ -80,16 +59,6 @@ def _half_normal(n: int, source: Source) -> tuple[Array, Array]:
     gamma = (whole + part * 2.0**-64 - 1) ** 2 / 2
     kept = coins(gamma, lambda i: (int(whole[i]) + _middle(part[i]) - 1) ** 2 / 2, source)
     return whole[kept], part[kept]
-
-
-def _geometric(t: int, n: int, source: Source) -> Array:
-    """P(k) ~ exp(-k / t) on k >= 0, as k = u + t v: u in [0, t) kept with exp(-u / t), v a count of exp(-1) coins."""
-
-    def draw(m: int) -> tuple[Array, ...]:
-        u = source.below(t, m)
-        return (u[coins(u / t, lambda i: Fraction(int(u[i]), t), source)],)
-
-    return _repeat(n, draw)[0] + t * _stages(n, source)
 
 
 def _stages(n: int, source: Source) -> Array:

@@ -55,7 +55,7 @@ class Scan:
         """Absent clients are neither in the union nor in the errors."""
         return self
 
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
         raise PrivacyError(NONE)
 

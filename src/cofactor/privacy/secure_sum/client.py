@@ -26,6 +26,8 @@ from cofactor.privacy.errors import (
 from cofactor.privacy.grid import to_grid
 from cofactor.privacy.secure_sum import primitives, shamir
 from cofactor.privacy.secure_sum.messages import (
+    Agreed,
+    Agreement,
     Inbox,
     Masked,
     Reveal,
@@ -40,8 +42,10 @@ from cofactor.privacy.secure_sum.messages import (
 from cofactor.privacy.secure_sum.rules import (
     Phase,
     address,
+    check_agreed,
     check_roster,
     check_share,
+    listed,
     pair_masks,
     seed_hash,
     seed_mask,
@@ -52,18 +56,25 @@ _EXPECTED: dict[Phase, type] = {
     Phase.ADVERTISE: type(None),
     Phase.SHARE: Roster,
     Phase.MASK: Inbox,
-    Phase.UNMASK: Survivors,
+    Phase.AGREE: Survivors,
+    Phase.UNMASK: Agreement,
 }
 
 
 class Client:
-    """One client in one round: ``advertise -> share -> mask -> unmask``, each once and in this order.
+    """One client in one round: ``advertise -> share -> mask -> agree -> unmask``, each once and in this order.
 
-    ``identity`` is the client's long-term private key, ``registry`` the long-term public keys of all clients.
+    ``identity`` is the client's long-term private key, ``registry`` the long-term public keys of all clients. Before it
+    reveals anything it has seen that as many others as rebuild a secret were told of the same survivors: with fewer
+    than ``2 t - c`` colluders no two lists of survivors find so many. ``spare`` is the seed of noise in its values that
+    is not needed where nobody drops out; then, and only then, it is revealed.
     """
 
-    def __init__(self, terms: Terms, client: int, *, identity: bytes, registry: Mapping[int, bytes]) -> None:
+    def __init__(
+        self, terms: Terms, client: int, *, identity: bytes, registry: Mapping[int, bytes], spare: bytes = b""
+    ) -> None:
         terms.check(client)
+        self._spare, self._survivors = spare, tuple[int, ...]()
         self.terms, self.client, self.phase = terms, client, Phase.ADVERTISE
         self._tag, self._identity, self._registry = terms.tag, identity, dict(registry)
         self._seal_secret, self._seal_public = primitives.new_exchange()
@@ -79,13 +90,15 @@ class Client:
             return self.advertise()
         if self.phase is Phase.SHARE:
             return self.share(message)
-        return self.mask(message, values) if self.phase is Phase.MASK else self.unmask(message)
+        if self.phase is Phase.MASK:
+            return self.mask(message, values)
+        return self.agree(message) if self.phase is Phase.AGREE else self.unmask(message)
 
     def advertise(self) -> RoundKeys:
         """Return the signed public keys of this round."""
         self._expect(Phase.ADVERTISE)
         public = (self._seal_public, self._mask_public)
-        signature = primitives.sign(self._identity, self._tag, client=self.client, keys=public)
+        signature = primitives.sign(self._identity, self._tag, client=self.client, words=public)
         self.phase = Phase.SHARE
         return RoundKeys(self._tag, self.client, *public, signature)
 
@@ -111,14 +124,12 @@ class Client:
         words += seed_mask(self.terms, self._seed, self.client)
         words += pair_masks(self.terms, self._mask_secret, self.client, [self._roster[peer] for peer in held])
         self._held |= held
-        self.phase = Phase.UNMASK
+        self.phase = Phase.AGREE
         return Masked(self._tag, self.client, words.astype("<u8", copy=False).tobytes())
 
-    def unmask(self, survivors: Survivors) -> Unmasking:
-        """Return a share of the seed of each survivor and of the mask key of each other client, never both of one."""
-        if self.phase is Phase.DONE:
-            raise RevealError("this client has answered; a second answer could reveal both secrets of a peer.")
-        self._expect(Phase.UNMASK, survivors)
+    def agree(self, survivors: Survivors) -> Agreed:
+        """Check the survivors, and sign them: they are the only ones under which this client will reveal anything."""
+        self._expect(Phase.AGREE, survivors)
         alive = set(survivors.clients)
         if len(alive) != len(survivors.clients):
             raise DuplicateError("a survivor is listed twice.")
@@ -128,12 +139,28 @@ class Client:
         for found, least in ((alive, self.terms.threshold), (near, self.terms.shares)):
             if len(found) < least:
                 raise ThresholdError(f"at least {least} survivors were expected. Found {len(found)}.")
+        signature = primitives.sign(self._identity, self._tag, client=self.client, words=(listed(survivors.clients),))
+        self._survivors, self.phase = survivors.clients, Phase.UNMASK
+        return Agreed(self._tag, self.client, signature)
+
+    def unmask(self, agreement: Agreement) -> Unmasking:
+        """Return a share of the seed of each survivor and of the mask key of each other client, never both of one."""
+        if self.phase is Phase.DONE:
+            raise RevealError("this client has answered; a second answer could reveal both secrets of a peer.")
+        self._expect(Phase.UNMASK, agreement)
+        near = {item.client for item in agreement.signed} & set(self.terms.holders(self.client))
+        if len(near) != len(agreement.signed) or len(near) < self.terms.shares:
+            raise ThresholdError(f"{self.terms.shares} signatures of neighbours were expected. Found {len(near)}.")
+        for item in agreement.signed:
+            check_agreed(item, self.terms, self._registry, self._survivors)
+        alive = set(self._survivors)
         seeds = tuple(Reveal(v, pair[1]) for v, pair in sorted(self._held.items()) if v in alive)
         gone = tuple(Reveal(v, pair[0]) for v, pair in sorted(self._held.items()) if v not in alive)
         self.phase = Phase.DONE
-        return Unmasking(self._tag, self.client, seeds, gone)
+        spare = self._spare if alive == set(self.terms.clients) else b""
+        return Unmasking(self._tag, self.client, seeds, gone, spare)
 
-    def _expect(self, phase: Phase, message: Roster | Inbox | Survivors | None = None) -> None:
+    def _expect(self, phase: Phase, message: Roster | Inbox | Survivors | Agreement | None = None) -> None:
         if self.phase is not phase or type(message) is not _EXPECTED[phase]:
             found = phase if message is None else type(message).__name__
             raise OrderError(f"client {self.client} is to {self.phase} next. Found {found}.")

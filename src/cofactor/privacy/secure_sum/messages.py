@@ -59,7 +59,7 @@ class Terms:
         """A hash of all terms; carried by every message, so none fits into another session."""
         sizes = len(self.session), len(self.clients), self.size, self.neighbours or 0, self.shares
         body = struct.pack(f">{len(self.clients)}Q", *self.clients)
-        return hashlib.sha256(b"cofactor secure sum 2" + struct.pack(">5Q", *sizes) + body + self.session).digest()
+        return hashlib.sha256(b"cofactor secure sum 3" + struct.pack(">5Q", *sizes) + body + self.session).digest()
 
     def check(self, client: int) -> None:
         """Refuse a client that takes no part."""
@@ -152,6 +152,23 @@ class Survivors:
 
 
 @dataclass(frozen=True)
+class Agreed:
+    """Client to server: its signature (Ed25519) under the survivors that it was told of."""
+
+    session: bytes
+    client: int
+    signature: bytes
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Server to client: the signatures of those who hold shares with it, under one list of survivors."""
+
+    session: bytes
+    signed: tuple[Agreed, ...]
+
+
+@dataclass(frozen=True)
 class Reveal:
     """A share of one secret of ``owner``."""
 
@@ -161,15 +178,31 @@ class Reveal:
 
 @dataclass(frozen=True)
 class Unmasking:
-    """Client to server: shares of the seeds of survivors and of the masking keys of those who dropped out."""
+    """Client to server: shares of the seeds of survivors and of the masking keys of those who dropped out.
+
+    ``spare`` is the seed of noise that is not needed, where nobody dropped out; otherwise it is empty.
+    """
 
     session: bytes
     client: int
     seeds: tuple[Reveal, ...]
     keys: tuple[Reveal, ...]
+    spare: bytes
 
 
-KINDS: tuple[type, ...] = (RoundKeys, Roster, SealedShare, Shares, Inbox, Masked, Survivors, Reveal, Unmasking)
+KINDS: tuple[type, ...] = (
+    RoundKeys,
+    Roster,
+    SealedShare,
+    Shares,
+    Inbox,
+    Masked,
+    Survivors,
+    Agreed,
+    Agreement,
+    Reveal,
+    Unmasking,
+)
 _CODE = {kind: i for i, kind in enumerate(KINDS)}
 
 
@@ -243,4 +276,5 @@ _READERS: dict[str, Reader] = {
     "tuple[RoundKeys, ...]": _tuple(partial(_message, kind=RoundKeys)),
     "tuple[SealedShare, ...]": _tuple(partial(_message, kind=SealedShare)),
     "tuple[Reveal, ...]": _tuple(partial(_message, kind=Reveal)),
+    "tuple[Agreed, ...]": _tuple(partial(_message, kind=Agreed)),
 }

@@ -90,19 +90,20 @@ def public_of(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def sign(private: bytes, tag: bytes, *, client: int, keys: tuple[bytes, bytes]) -> bytes:
-    """Sign the round keys of a client for this session."""
-    return Ed25519PrivateKey.from_private_bytes(private).sign(_signed(tag, client, keys))
+def sign(private: bytes, tag: bytes, *, client: int, words: tuple[bytes, ...]) -> bytes:
+    """Sign what a client says in this session, in words of 32 bytes: its two round keys, or a hash of survivors."""
+    return Ed25519PrivateKey.from_private_bytes(private).sign(_signed(tag, client, words))
 
 
-def verify(public: bytes, tag: bytes, *, client: int, keys: tuple[bytes, bytes], signature: bytes) -> None:
-    """Raise :class:`SignatureError` unless the client with this long-term key signed these round keys."""
+def verify(public: bytes, tag: bytes, *, client: int, words: tuple[bytes, ...], signature: bytes) -> None:
+    """Raise :class:`SignatureError` unless the client with this long-term key signed these words."""
     try:
-        if any(len(k) != KEY_BYTES for k in keys):
+        if any(len(word) != KEY_BYTES for word in words):
             raise InvalidSignature
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, _signed(tag, client, keys))
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _signed(tag, client, words))
     except (InvalidSignature, ValueError):
-        raise SignatureError(f"the round keys of client {client} are not signed by its long-term key.") from None
+        what = "round keys" if len(words) > 1 else "survivors"
+        raise SignatureError(f"the {what} of client {client} are not signed by its long-term key.") from None
 
 
 def agree(private: bytes, publics: Iterable[bytes]) -> list[bytes]:
@@ -141,5 +142,5 @@ def mask(key: bytes, size: int) -> Array:
     return np.frombuffer(stream.update(bytes(8 * size)), dtype="<u8")
 
 
-def _signed(tag: bytes, client: int, keys: tuple[bytes, bytes]) -> bytes:
-    return b"cofactor round keys 1" + tag + struct.pack(">q", client) + b"".join(keys)
+def _signed(tag: bytes, client: int, words: tuple[bytes, ...]) -> bytes:
+    return b"cofactor signed 2" + tag + struct.pack(">2q", client, len(words)) + b"".join(words)

@@ -16,7 +16,7 @@ from cofactor.privacy.secure_sum.rules import Phase
 from cofactor.privacy.secure_sum.server import Server
 from cofactor.types import Array, Message
 
-PHASES = (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.UNMASK)
+PHASES = (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.AGREE, Phase.UNMASK)
 
 
 class Members:
@@ -33,11 +33,13 @@ class Members:
         self._identities = {client: private for client, (private, _) in zip(here, pairs, strict=True)}
         self.publics = {client: public for client, (_, public) in zip(here, pairs, strict=True)}
         self._vectors: dict[int, Array] = {}
+        self._spares: dict[int, bytes] = {}
         self._clients: dict[int, Client] = {}
 
     def bring(self, messages: Mapping[int, Message], schema: Schema) -> None:
         """Take what each client wants to add in the next sum."""
         self._vectors = {client: pack(message, schema) for client, message in messages.items()}
+        self._spares = {client: message.spare for client, message in messages.items()}
         self._clients = {}
 
     def answer(self, terms: Terms, registry: Mapping[int, bytes], inbox: Mapping[int, Any]) -> dict[int, bytes]:
@@ -47,7 +49,7 @@ class Members:
         if not self._clients:
             known = registry if self._registry is None else self._registry
             self._clients = {
-                c: Client(terms, c, identity=self._identities[c], registry=known)
+                c: Client(terms, c, identity=self._identities[c], registry=known, spare=self._spares[c])
                 for c in terms.clients
                 if c in self._vectors
             }
@@ -55,11 +57,12 @@ class Members:
 
 
 class Sum(NamedTuple):
-    """The sum over the survivors, who they are, and the bytes that left the clients."""
+    """The sum over the survivors, who they are, the bytes that left the clients, and the seeds of spare noise in it."""
 
     total: Array
     survivors: tuple[int, ...]
     sent: int
+    spares: dict[int, bytes]
 
 
 Ask = Callable[[Phase, dict[int, Any]], Mapping[int, bytes]]
@@ -71,7 +74,7 @@ AskUnder = Callable[[Terms, dict[int, Any]], Mapping[int, bytes]]
 
 
 def add_up(terms: Terms, registry: Mapping[int, bytes], ask: Ask) -> Sum:
-    """Server: carry the four phases."""
+    """Server: carry the five phases."""
     server, sent = Server(terms, registry=registry), 0
     inbox: dict[int, Any] = dict.fromkeys(terms.clients)
     for phase in PHASES:
@@ -80,7 +83,7 @@ def add_up(terms: Terms, registry: Mapping[int, bytes], ask: Ask) -> Sum:
         for client in sorted(heard):
             server.receive(decode(heard[client]))
         inbox = dict(server.close())
-    return Sum(server.result(), server.survivors, sent)
+    return Sum(server.result(), server.survivors, sent, server.spares)
 
 
 def terms_of(name: bytes, clients: tuple[int, ...], size: int) -> Terms:
@@ -93,11 +96,11 @@ def terms_of(name: bytes, clients: tuple[int, ...], size: int) -> Terms:
 
 def add_messages(
     name: bytes, clients: tuple[int, ...], schema: Schema, *, registry: Mapping[int, bytes], ask: AskUnder
-) -> tuple[Message, tuple[int, ...], int]:
+) -> tuple[Message, Sum]:
     """Server: add up the messages of these clients under a name that is never used again.
 
-    ``ask(terms, inbox)`` carries a phase. Returns the sum as a message, the survivors, and the bytes that were sent.
+    ``ask(terms, inbox)`` carries a phase. Returns the sum as a message, and all else that is known of it.
     """
     terms = terms_of(name, clients, size(schema))
     found = add_up(terms, registry, lambda phase, inbox: ask(terms, inbox))
-    return unpack(found.total, schema), found.survivors, found.sent
+    return unpack(found.total, schema), found

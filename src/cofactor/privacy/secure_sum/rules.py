@@ -18,7 +18,7 @@ from cofactor.privacy.errors import (
     UnknownClientError,
 )
 from cofactor.privacy.secure_sum import primitives, shamir
-from cofactor.privacy.secure_sum.messages import RoundKeys, SealedShare, Terms
+from cofactor.privacy.secure_sum.messages import Agreed, RoundKeys, SealedShare, Terms
 from cofactor.types import Array
 
 BOX_BYTES = 2 * shamir.SHARE_BYTES + primitives.TAG_BYTES
@@ -30,6 +30,7 @@ class Phase(StrEnum):
     ADVERTISE = "advertise"
     SHARE = "share"
     MASK = "mask"
+    AGREE = "agree"
     UNMASK = "unmask"
     DONE = "done"
 
@@ -63,7 +64,22 @@ def check_keys(item: RoundKeys, terms: Terms, registry: Mapping[int, bytes]) -> 
     if item.client not in registry:
         raise UnknownClientError(f"no long-term key is registered for client {item.client}.")
     pair = (item.seal_key, item.mask_key)
-    primitives.verify(registry[item.client], terms.tag, client=item.client, keys=pair, signature=item.signature)
+    primitives.verify(registry[item.client], terms.tag, client=item.client, words=pair, signature=item.signature)
+
+
+def check_agreed(item: Agreed, terms: Terms, registry: Mapping[int, bytes], survivors: Sequence[int]) -> None:
+    """Refuse the signature of another session, of no survivor, or under other survivors."""
+    if item.session != terms.tag:
+        raise ReplayError(f"the signature of client {item.client} belongs to another session.")
+    if item.client not in survivors or item.client not in registry:
+        raise UnknownClientError(f"client {item.client} is no survivor with a long-term key.")
+    words = (listed(survivors),)
+    primitives.verify(registry[item.client], terms.tag, client=item.client, words=words, signature=item.signature)
+
+
+def listed(survivors: Sequence[int]) -> bytes:
+    """Return the hash of a list of survivors that is signed."""
+    return hashlib.sha256(b"cofactor survivors 1" + struct.pack(f">{len(survivors)}q", *sorted(survivors))).digest()
 
 
 def check_share(sealed: SealedShare, tag: bytes, *, recipient: int) -> None:

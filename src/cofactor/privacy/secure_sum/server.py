@@ -24,6 +24,8 @@ from cofactor.privacy.errors import (
 from cofactor.privacy.grid import from_grid
 from cofactor.privacy.secure_sum import primitives, shamir
 from cofactor.privacy.secure_sum.messages import (
+    Agreed,
+    Agreement,
     Inbox,
     Masked,
     Roster,
@@ -34,15 +36,25 @@ from cofactor.privacy.secure_sum.messages import (
     Terms,
     Unmasking,
 )
-from cofactor.privacy.secure_sum.rules import Phase, check_keys, check_share, pair_masks, seed_hash, seed_mask
+from cofactor.privacy.secure_sum.rules import (
+    Phase,
+    check_agreed,
+    check_keys,
+    check_share,
+    pair_masks,
+    seed_hash,
+    seed_mask,
+)
 from cofactor.types import Array
 
 _EXPECTED: dict[Phase, type] = {
     Phase.ADVERTISE: RoundKeys,
     Phase.SHARE: Shares,
     Phase.MASK: Masked,
+    Phase.AGREE: Agreed,
     Phase.UNMASK: Unmasking,
 }
+_AFTER = {Phase.ADVERTISE: Phase.SHARE, Phase.SHARE: Phase.MASK, Phase.MASK: Phase.AGREE, Phase.AGREE: Phase.UNMASK}
 
 
 class Server:
@@ -59,6 +71,7 @@ class Server:
         self._boxes: dict[int, list[SealedShare]] = {c: [] for c in terms.clients}  # by recipient
         self._masked: set[int] = set()
         self._sum = np.zeros(terms.size, dtype=np.uint64)
+        self._agreed: dict[int, Agreed] = {}
         self._answers: dict[int, Unmasking] = {}
 
     @property
@@ -66,7 +79,12 @@ class Server:
         """The clients whose values are in the sum."""
         return tuple(sorted(self._masked))
 
-    def receive(self, message: RoundKeys | Shares | Masked | Unmasking) -> None:
+    @property
+    def spares(self) -> dict[int, bytes]:
+        """The seeds of noise that is not needed, of those who revealed one."""
+        return {client: message.spare for client, message in sorted(self._answers.items()) if message.spare}
+
+    def receive(self, message: RoundKeys | Shares | Masked | Agreed | Unmasking) -> None:
         """Take one client's answer in the current phase."""
         if _EXPECTED.get(self.phase) is not type(message):
             raise OrderError(f"the server is in phase {self.phase}. Found {type(message).__name__}.")
@@ -78,7 +96,7 @@ class Server:
             raise DuplicateError(f"client {message.client} has answered in phase {self.phase}.")
         _RECEIVERS[self.phase](self, message)
 
-    def close(self) -> dict[int, Roster | Inbox | Survivors]:
+    def close(self) -> dict[int, Roster | Inbox | Survivors | Agreement]:
         """End the phase and return the next message to each client that is still there; {} after the last phase."""
         if self.phase is Phase.DONE:
             raise OrderError("the round is over.")
@@ -89,7 +107,7 @@ class Server:
             self.phase = Phase.DONE
             return {}
         outgoing = {client: self._next(client) for client in sorted(answered)}
-        self.phase = {Phase.ADVERTISE: Phase.SHARE, Phase.SHARE: Phase.MASK, Phase.MASK: Phase.UNMASK}[self.phase]
+        self.phase = _AFTER[self.phase]
         return outgoing
 
     def _check_enough(self, answered: Collection[int]) -> None:
@@ -120,6 +138,7 @@ class Server:
             Phase.ADVERTISE: self._keys,
             Phase.SHARE: self._hashes,
             Phase.MASK: self._masked,
+            Phase.AGREE: self._agreed,
             Phase.UNMASK: self._answers,
         }
         return done[self.phase]
@@ -129,16 +148,20 @@ class Server:
             Phase.ADVERTISE: self.terms.clients,
             Phase.SHARE: self._keys,
             Phase.MASK: self._hashes,
-            Phase.UNMASK: self._masked,
+            Phase.AGREE: self._masked,
+            Phase.UNMASK: self._agreed,
         }
         return before[self.phase]
 
-    def _next(self, client: int) -> Roster | Inbox | Survivors:
+    def _next(self, client: int) -> Roster | Inbox | Survivors | Agreement:
         if self.phase is Phase.ADVERTISE:
             return Roster(self._tag, tuple(self._keys[c] for c in self.terms.holders(client) if c in self._keys))
         if self.phase is Phase.SHARE:
             return Inbox(self._tag, client, tuple(sorted(self._boxes[client], key=lambda box: box.sender)))
-        return Survivors(self._tag, self.survivors)
+        if self.phase is Phase.MASK:
+            return Survivors(self._tag, self.survivors)
+        signed = [self._agreed[c] for c in self.terms.holders(client) if c in self._agreed]
+        return Agreement(self._tag, tuple(signed[: self.terms.shares]))  # more would be checked for nothing
 
     def _receive_keys(self, message: RoundKeys) -> None:
         check_keys(message, self.terms, self._registry)
@@ -166,11 +189,19 @@ class Server:
         self._sum += np.frombuffer(message.words, dtype="<u8")
         self._masked.add(message.client)
 
+    def _receive_agreed(self, message: Agreed) -> None:
+        check_agreed(message, self.terms, self._registry, self.survivors)
+        self._agreed[message.client] = message
+
     def _receive_unmasking(self, message: Unmasking) -> None:
         held = [c for c in self.terms.holders(message.client) if c in self._hashes]
         wanted = [c for c in held if c in self._masked], [c for c in held if c not in self._masked]
         if ([r.owner for r in message.seeds], [r.owner for r in message.keys]) != wanted:
             raise ShapeError(f"client {message.client}: seeds of {wanted[0]} and keys of {wanted[1]} were expected.")
+        if len(message.spare) not in (0, primitives.KEY_BYTES):
+            raise TruncatedError(
+                f"client {message.client}: a seed of {primitives.KEY_BYTES} bytes, or none, was expected."
+            )
         for reveal in message.seeds + message.keys:
             shamir.parse(reveal.share)
         self._answers[message.client] = message
@@ -210,5 +241,6 @@ _RECEIVERS: dict[Phase, Any] = {
     Phase.ADVERTISE: Server._receive_keys,
     Phase.SHARE: Server._receive_shares,
     Phase.MASK: Server._receive_masked,
+    Phase.AGREE: Server._receive_agreed,
     Phase.UNMASK: Server._receive_unmasking,
 }
