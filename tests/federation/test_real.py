@@ -114,27 +114,6 @@ def test_a_boolean_run(real, data):
     assert np.abs(factor_of(folder) - inline(bits, "felb", rounds=8, seed=2).factor).max() <= 1e-6
 
 
-def test_a_refused_run_tells_nothing(real, data):
-    """Secrets in the rows, in an error, in a path: no file of the server, its logs included, knows them."""
-    secret = data[1].copy()
-    secret[3, 4] = -8471190263.5
-    real.give("bob", secret)
-    settings = {"rank": 3, "method": "exact", "rounds": 3}
-    said = real.command(
-        *("fit", "--engine", "flare", "--config", real.write("bad", **settings), "--out", "bad"), expect=2
-    )
-    real.give("bob", data[1])
-    assert "client bob: its data cannot be used for this run; its own log says why" in said
-    log = next(f for f in (real.home / "bob-home").glob("*/log.txt") if "row 3, column 4" in f.read_text())
-    assert log.exists()
-    for file in (real.home / "federation").rglob("*"):
-        if file.is_file():
-            found = file.read_bytes()
-            assert b"column 4" not in found
-            assert b"bob.npy" not in found
-            assert b"8471190263" not in found
-
-
 def test_secure_sums_over_the_network(real, data):
     folder = real.fit("run-secure", rank=3, method="exact", rounds=6, tol=0.0, seed=2, secure=True)
     assert np.abs(factor_of(folder) - inline(data, "exact", rounds=6, seed=2, secure=True).factor).max() <= 1e-5
@@ -150,7 +129,7 @@ def test_a_client_is_forgotten_and_comes_late(real, data):
         with np.load(file) as kept:
             assert "dave" not in kept["clients"]
     real.kill("dave")
-    settings = {"rank": 3, "method": "exact", "rounds": 400, "tol": 0.0, "seed": 2}
+    settings = {"rank": 3, "method": "exact", "rounds": 250, "tol": 0.0, "seed": 2}
     process = real.begin("late", **settings, federation={"silence": 8, "start": 5, "least": 3})
     wait_for(lambda: real.rounds("late") >= 3, "rounds of three clients", 240)
     real.join("dave")
@@ -161,5 +140,5 @@ def test_a_client_is_forgotten_and_comes_late(real, data):
     lines = [json.loads(line) for line in (real.home / "late" / "history.jsonl").read_text().splitlines()]
     assert {3, 4} == {line["participants"] for line in lines}
     error = json.loads((real.home / "late" / "evaluation.json").read_text())["error"]
-    here = inline(data, "exact", rounds=400, seed=2)
+    here = inline(data, "exact", rounds=250, seed=2)
     assert error == pytest.approx(metrics.relative_error(np.vstack(data), np.vstack(here.codes), here.factor), abs=1e-4)

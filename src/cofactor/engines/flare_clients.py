@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cofactor.engines.flare_format import FormatError, digest, pack, unpack
+from cofactor.engines.flare_format import FormatError, pack, unpack
 from cofactor.types import ClientError
 
 LOOK, AGAIN, PING = 0.5, 1.0, 2.0
@@ -124,6 +124,7 @@ class Clients:
     _done: dict[int, int] = field(default_factory=dict)
     _silent: dict[int, float] = field(default_factory=dict)
     _pinged: dict[int, float] = field(default_factory=dict)
+    _last: tuple[int, str, Any, bytes] | None = None
 
     def ask(self, op: str, orders: Mapping[int, Any]) -> dict[int, Any]:
         """Give each of these clients an order; return the answers of those that answer, in client order.
@@ -161,9 +162,17 @@ class Clients:
             self._ping(j)
             return
         self._seq[j] = self._seq.get(j, 0) + 1
-        frame = pack({"run": self.run, "seq": self._seq[j], "op": op, "v": value})
+        frame = self._frame(self._seq[j], op, value)
         self._pending[j] = _Pending(self._seq[j], frame, time.monotonic())
         self._submit(j, self._pending[j])
+
+    def _frame(self, seq: int, op: str, value: Any) -> bytes:
+        """Return the frame of an order; most clients are sent the same, which is written once."""
+        last = self._last
+        if last is None or last[:2] != (seq, op) or not _same(last[2], value):
+            self._last = seq, op, value, pack({"run": self.run, "seq": seq, "op": op, "v": value})
+        assert self._last is not None
+        return self._last[3]
 
     def waits_for(self, j: int) -> bool:
         """Whether a client has an order that it has not answered."""
@@ -276,19 +285,8 @@ class Clients:
                 self.tell(self.names[j], f"took longer than {self.patience.deadline:g} s; the others go on")
 
 
-def reply_to(run: str, seq: int, value: Any) -> bytes:
-    """Client: return the frame of an answer."""
-    return pack({"run": run, "seq": seq, "v": value})
-
-
-def refusal(run: str, seq: int, code: str) -> bytes:
-    """Client: return the frame of a refusal."""
-    return pack({"run": run, "seq": seq, "no": code})
-
-
-def order_of(data: bytes, run: str, *, largest: int = 1 << 31) -> tuple[int, str, Any, bytes]:
-    """Client: return number, name and content of an order of this run, and what tells it from every other."""
-    match unpack(data, largest=largest):
-        case {"run": str(found), "seq": int(seq), "op": str(op), "v": value, **rest} if not rest and found == run:
-            return seq, op, value, digest(data)
-    raise FormatError("expected an order of this run.")
+def _same(a: Any, b: Any) -> bool:
+    """Whether two orders are the same, told without looking into arrays."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
+    return a is b or (type(a) is type(b) and isinstance(a, int | str) and a == b)

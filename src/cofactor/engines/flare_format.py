@@ -238,3 +238,21 @@ class _Reader:
             raise FormatError("expected as many bytes as were named.")
         self.at += size
         return self.data[self.at - size : self.at]
+
+
+def reply_to(run: str, seq: int, value: Any) -> bytes:
+    """Client: return the frame of an answer."""
+    return pack({"run": run, "seq": seq, "v": value})
+
+
+def refusal(run: str, seq: int, code: str) -> bytes:
+    """Client: return the frame of a refusal."""
+    return pack({"run": run, "seq": seq, "no": code})
+
+
+def order_of(data: bytes, run: str, *, largest: int = 1 << 31) -> tuple[int, str, Any, bytes]:
+    """Client: return number, name and content of an order of this run, and what tells it from every other."""
+    match unpack(data, largest=largest):
+        case {"run": str(found), "seq": int(seq), "op": str(op), "v": value, **rest} if not rest and found == run:
+            return seq, op, value, digest(data)
+    raise FormatError("expected an order of this run.")

@@ -19,8 +19,8 @@ from threadpoolctl import ThreadpoolController
 from cofactor.engines import secure
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Work
-from cofactor.engines.flare_clients import Refused, order_of, refusal, reply_to
-from cofactor.engines.flare_format import FormatError
+from cofactor.engines.flare_clients import Refused
+from cofactor.engines.flare_format import FormatError, order_of, refusal, reply_to
 from cofactor.engines.host import Host
 from cofactor.engines.team import Team
 from cofactor.method import Method

@@ -13,7 +13,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from cofactor.engines.flare_clients import refusal
+from cofactor.engines.flare_format import refusal
 from cofactor.federation.client_job import ClientJob
 from cofactor.federation.own_run import Own
 from cofactor.federation.wire import TOPIC, frame_of, reply_with

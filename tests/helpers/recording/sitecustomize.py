@@ -1,7 +1,7 @@
 """Python reads this at its start where this folder is in PYTHONPATH: for tests of what really crosses the network.
 
 With ``COFACTOR_TEST_RECORD`` every frame that arrives at this process, after TLS, is added to a file of that name. With
-``COFACTOR_TEST_HOSTILE`` hostile frames go over the same connection: a server sends three before each order and writes
+``COFACTOR_TEST_HOSTILE`` hostile frames go over the same connection: a server sends five before each order and writes
 down the replies, a client answers no step but with one.
 """
 
@@ -34,7 +34,7 @@ def hostile_server(path):
     plain = FlareWire._carry
 
     def _carry(self, ticket, client, frame, timeout):
-        for _ in range(3):
+        for _ in range(5):
             with LOCK:
                 bad = damaged(frame, DRAW)
             with self.engine.new_context() as context:
