@@ -35,7 +35,7 @@ from cofactor.plan import ROUNDS, Plan
 from cofactor.privacy.signing import Key
 from cofactor.records import Input
 from cofactor.select.markers import SCORES, Regressed, table, to_tsv
-from cofactor.types import Array, CofactorError
+from cofactor.types import Array, ClientError, CofactorError
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,12 @@ def _markers(job: Job, outcome: Run, journal: Journal) -> Array | None:
     engine = _carrier(job) if job.asker is None else job.asker(question, t)
     if engine is None:
         return None
-    sums = totals(question, inputs.data, m, engine=engine, secure=job.plan.secure, watch=watch)
+    try:
+        sums = totals(question, inputs.data, m, engine=engine, secure=job.plan.secure, watch=watch)
+    except ClientError:
+        if job.asker is None:
+            raise
+        return None  # one of clients elsewhere has gone: the factor is there, and goes without markers
     return question.scores(sums)
 
 
