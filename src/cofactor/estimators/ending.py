@@ -49,7 +49,7 @@ def name(outcome: Run, clients: Sequence[Any]) -> None:
 
 def doubt(outcome: Run, features: Sequence[Any] | None) -> None:
     """Warn of components that restarts as good as this fit did not find, by number and largest features."""
-    those = unsure(outcome.stability)
+    those = [i for i in unsure(outcome.stability) if i not in outcome.empty]
     if those and outcome.stability is not None:
         told = (f"{i} ({_top(outcome.factor[i], features)}; {outcome.stability[i]:.2f})" for i in those)
         text = (

@@ -14,6 +14,8 @@ from cofactor.select.holdout import Holdout
 from cofactor.types import Array, Data
 
 PASSES, ROUNDS = 5, 40
+LOOKING = 3
+"""Passes where only ranks are compared: the last two move errors by less than a rank does."""
 LADDER = 1.5
 """Ratio of one rank to the next where a client looks for its own best one."""
 PATIENCE = 2
@@ -35,7 +37,9 @@ class Score(NamedTuple):
     training: float
 
 
-def factorize(X: Data, rank: int, held: Holdout, rng: np.random.Generator) -> tuple[Array, Array]:
+def factorize(
+    X: Data, rank: int, held: Holdout, rng: np.random.Generator, *, passes: int = PASSES
+) -> tuple[Array, Array]:
     """Minimize ``sum over kept cells (X - W H)^2``: return (W, H), rows of H at norm 1.
 
     Expectation-maximization: held-out cells are replaced by the current reconstruction, then the filled data
@@ -43,7 +47,7 @@ def factorize(X: Data, rank: int, held: Holdout, rng: np.random.Generator) -> tu
     """
     alone = Alone(Summed(rank), rounds=ROUNDS)
     W, H = alone(holdout.fill(X, held, holdout.first_guess(X, held)), rank, rng)
-    for _ in range(PASSES - 1):
+    for _ in range(passes - 1):
         W, H = alone(holdout.fill(X, held, predict(W, H, held)), rank, rng, H)
     return W, H
 
@@ -58,7 +62,7 @@ def own_rank(X: Data, most: int, *, held: Holdout, share: float, rng: np.random.
     truth = holdout.values(X, both)
     best, least, worse = 1, np.inf, 0
     for rank in _ladder(most):
-        _, H = factorize(X, rank, both, rng)
+        _, H = factorize(X, rank, both, rng, passes=LOOKING)
         missed = both.weights * (truth - predict(codes(X, H, both, ridge=RIDGE), H, both)) ** 2
         error = float(missed[hidden].sum())
         best, least, worse = (rank, error, 0) if error < least else (best, least, worse + 1)
