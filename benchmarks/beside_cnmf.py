@@ -2,8 +2,8 @@
 
     COFACTOR_DATA=... python benchmarks/beside_cnmf.py        (needs `pip install cnmf`)
 
-cNMF (Kotliar et al. 2019, the authors' package) prepares single cells, factorizes them from many random starts and takes
-the consensus. Its own prepared matrix is then cut into three clients, and `consensus` runs over them. Programs are
+cNMF (Kotliar et al. 2019, the authors' package) prepares single cells, factorizes them from many random starts and
+takes the consensus. Its own prepared matrix is then cut into three clients, and `consensus` runs over them. Programs are
 matched one to one; the cosine of each pair is printed, and for scale that of cNMF with itself from another seed.
 """
 
@@ -71,7 +71,7 @@ def main() -> None:
         middle = time.process_time()
         order = np.random.default_rng(0).permutation(len(X))
         clients = [X[part] for part in np.array_split(order, 3)]
-        options = {"starts": STARTS}
+        options = {"starts": STARTS, "local_rank": 3 * RANK}
         model = FederatedNMF(RANK, method="consensus", random_state=1, options=options).fit(clients)
         ended = time.process_time()
         other, _ = theirs(cells(), Path(folder), 2)

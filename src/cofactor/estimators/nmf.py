@@ -41,8 +41,8 @@ class FederatedNMF(Factored):
         ``"mu"``, ``"hals"`` and ``"anls-bpp"`` take one matrix; ``"auto"`` chooses by shape, density and rank.
     beta_loss : what ``"exact"`` minimizes: ``"frobenius"``, ``"kullback-leibler"``, ``"itakura-saito"``, or the number
         of a beta-divergence, as in scikit-learn.
-    alpha_W, alpha_H, l1_ratio : penalties of codes and factor, as in scikit-learn; they leave the scale of
-        ``components_`` as it is.
+    alpha_W, l1_ratio : penalty of the codes, as in scikit-learn; it leaves the scale of ``components_`` as it is.
+    alpha_H : that of the factor; "same" is ``alpha_W``.
     orthogonality : a penalty of components that are used in the same rows for the same features,
         ``orthogonality / 2 sum_{p != l} <W_p, W_l> <H_p, H_l>``: 1 makes them nearly disjoint.
     init : None is the method's own start; "random"; or "custom", to begin at what ``fit`` is given.
