@@ -3,8 +3,8 @@
     COFACTOR_DATA=... python benchmarks/beside_cnmf.py        (needs `pip install cnmf`)
 
 cNMF (Kotliar et al. 2019, the authors' package) prepares single cells, factorizes them from many random starts and
-takes the consensus. Its own prepared matrix is then cut into three clients, and `consensus` runs over them. Programs are
-matched one to one; the cosine of each pair is printed, and for scale that of cNMF with itself from another seed.
+takes the consensus. Its own prepared matrix is then cut into three clients, and `consensus` runs over them. Programs
+are matched one to one; the cosine of each pair is printed, and for scale that of cNMF with itself from another seed.
 """
 
 from __future__ import annotations

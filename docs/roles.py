@@ -1,6 +1,7 @@
 """For the API pages: docstrings as mkdocstrings reads them.
 
-Roles of Sphinx (``:class:`~a.b.C```) become plain code, and what stands behind the colon of a parameter is words.
+Roles of Sphinx (``:class:`~a.b.C```) become plain code, what stands behind the colon of a parameter is words, and
+examples are fenced.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import griffe
 ROLE = re.compile(r":[a-z]+:`(~?)([^`]+)`")
 TITLE = re.compile(r"^(Parameters|Attributes|Examples)\n-+$", re.MULTILINE)
 ENTRY = re.compile(r"^(\w[\w, ]*?) : (.*)$", re.MULTILINE)
+
+EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def plain(text: str) -> str:
@@ -27,9 +30,9 @@ def plain(text: str) -> str:
         lambda m: f"``{m[2].rsplit('.', 1)[-1] if m[1] else m[2]}``", text
     )
     begun = TITLE.search(text)
-    if begun is None:
-        return text
-    return text[: begun.start()] + ENTRY.sub(r"\1\n    \2", text[begun.start() :])
+    end = len(text) if begun is None else begun.start()
+    head = EXAMPLE.sub(lambda m: f"```pycon\n{m[0].rstrip()}\n```", text[:end])
+    return head + ENTRY.sub(r"\1\n    \2", text[end:])
 
 
 class Roles(griffe.Extension):
