@@ -20,7 +20,7 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.job import fit
 from cofactor.jobs.ranks import refuse_private
 from cofactor.jobs.reading import sha256
-from cofactor.privacy import Privacy, PrivacyError
+from cofactor.privacy import Privacy, PrivacyError, bounded
 from cofactor.types import CofactorError, DataError
 
 BY_CLIENT = Privacy(8, 1e-3, "client")
@@ -163,6 +163,35 @@ def test_processes_of_a_private_run_tell_each_other_no_row_counts(
     vary = re.compile("[0-9a-f]{64,}|clip=[0-9.]+, sigma=[0-9.]+")
     kept = [sorted(vary.sub("", line) for line in lines) for lines in seen]
     assert kept[0] == kept[1]
+
+
+def test_a_refusal_tells_no_values(Xs: Any) -> None:
+    """What scikit-learn says of complex numbers ends with the numbers."""
+    with pytest.raises(CofactorError, match="Complex data not supported") as caught:
+        FederatedNMF(2, privacy=privacy(1.0, 1e-3)).fit([Xs[0] * (1 + 0j), *Xs[1:]])
+    assert "[" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+LAYOUTS = {
+    "CSR with a column twice": lambda v: sparse.csr_matrix((v, [3, 3, 0], [0, 3]), shape=(1, 6)),
+    "CSC with a row twice": lambda v: sparse.csc_matrix((v, [0, 0, 0], [0, 3, 3, 3, 3, 3, 3]), shape=(1, 6)),
+    "CSR, unsorted": lambda v: sparse.csr_matrix((v, [5, 2, 0], [0, 3]), shape=(1, 6)),
+    "explicit zeros": lambda v: sparse.csr_matrix((v * [1, 0, -0.0], [0, 2, 5], [0, 3]), shape=(1, 6)),
+    "float16": lambda v: np.pad(v, (0, 3))[None].astype(np.float16),
+    "uint64": lambda v: np.pad(v, (0, 3))[None].astype(np.uint64) << 60,
+    "bool": lambda v: np.pad(v, (0, 3))[None].astype(bool),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [1.0, 7.0])
+@pytest.mark.parametrize("bound", [None, 1.0])
+def test_no_layout_lets_a_row_out_of_its_bound(layout: str, size: float, bound: float | None) -> None:
+    """As the sum of one row is added up, and block by block: never longer than 1."""
+    X = LAYOUTS[layout](size * np.ones(3))
+    assert np.linalg.norm(bounded.total(X, bound).astype(float)) <= 1 + 1e-9
+    assert max(np.linalg.norm(block, axis=1).max() for block in bounded.blocks(X, bound)) <= 1 + 1e-9
 
 
 def test_a_checkpoint_of_a_private_run_holds_released_values_only(tmp_path: Path, Xs: Any) -> None:

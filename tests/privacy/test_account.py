@@ -79,6 +79,14 @@ def test_what_exceeds_the_total_is_refused_before_anything_leaves(site) -> None:
     assert spent(site) <= 1.9
 
 
+def test_noise_that_can_be_taken_out_is_in_no_total(site) -> None:
+    """A run with an insecure seed is not private: a total that counts it as if it were would be wrong for ever."""
+    before, asked = site.read_text(), Privacy(0.1, DELTA, ledger=site, insecure_seed=1)
+    with pytest.raises(LedgerError, match="Found noise from an insecure seed"):
+        run(catalog.make("dp-moments", 2, privacy=asked), Xs, watch=lambda *_: pytest.fail("a message was sent"))
+    assert site.read_text() == before
+
+
 @pytest.mark.filterwarnings("ignore:Mind that the second moment")
 def test_estimators_take_a_ledger_too(site) -> None:
     FederatedNMF(2, privacy=Privacy(1, DELTA, ledger=str(site))).fit(Xs)

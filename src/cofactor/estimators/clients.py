@@ -185,4 +185,5 @@ def matrix(X: Any, client: Any = 0) -> Data:
         accept: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": (np.float64, np.float32)}
         return check_array(X, ensure_all_finite=False, ensure_min_samples=0, **accept)
     except ValueError as error:
-        raise DataError(f"client {client}: {error}") from error
+        told = str(error).partition("\n")[0]  # what follows are the values themselves
+        raise DataError(f"client {client}: {told}") from None

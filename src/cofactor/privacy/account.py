@@ -129,6 +129,11 @@ class Account:
                 "are in both, what the other ledger says of them counts too."
             )
         new = [cost for costs in planned for cost in costs.values()]
+        if not all(cost.private for cost in new):
+            raise LedgerError(
+                f"{self.path}: a ledger over runs counts private releases only. Found noise from an insecure seed, "
+                "which can be taken out: no total would hold after it. Leave out the seed, or the ledger."
+            )
         units = {Unit(cost.unit) for cost in new} - {self.unit}
         if units:
             raise UnitError(f"{self.path}: a ledger of the unit {self.unit}. Found a run with the unit {units.pop()}.")
