@@ -37,6 +37,6 @@ def test_the_commands_of_the_page(tmp_path):
         said = real.command(*fit)
         assert "round 0:" in said
         assert (tmp_path / "run" / "report.html").exists()
-        assert len(list((tmp_path / "alice-home" / "runs").glob("*/codes.npy"))) == 1
+        assert len(list((tmp_path / "alice-home" / "runs").glob("*/clients/alice/codes.npy"))) == 1
     finally:
         real.close()
