@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from tests.helpers.methods import FEATURES, KIND, NAMES, RANK, ROWS, Case, case, data, dense, factor_fits, first, play
 
-from cofactor.boolean.paper_noise import PaperGaussian
 from cofactor.engines.contract import check_message, shared_bytes
 from cofactor.method import SERVER, rng, total
 from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
-from cofactor.methods.boolean_paper import PaperNoise
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import WHOLE, Privacy
+from cofactor_papers.felb_noise import PaperGaussian, PaperNoise
 
 CLIENT = Privacy(1.0, 1e-6, "client", insecure_seed=1)
 

@@ -7,7 +7,6 @@ from tests.helpers.methods import FEATURES, RANK, case, data, factor_fits, same_
 from cofactor import run
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.methods import catalog
-from cofactor.methods.boolean_paper import PaperNoise
 from cofactor.methods.boolean_sweeps import Sweeps
 from cofactor.methods.refusals import NONE, START
 from cofactor.methods.staged import Staged
@@ -16,6 +15,7 @@ from cofactor.plan import Stop
 from cofactor.privacy.allowance import WHOLE, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import CofactorError
+from cofactor_papers.felb_noise import PaperNoise
 
 LENGTH = 3
 

@@ -1,4 +1,4 @@
-"""Noise as the paper FELB draws it, for the reproduction of its figures. NOT a privacy guarantee.
+"""FELB as it is printed: noise that is NOT a privacy guarantee, and codes left stale.
 
 The paper takes a sensitivity that it estimates (the most ones in a row, or the number of columns), not one that
 clipping enforces; it uploads in many rounds at the full epsilon each and never adds them up, and the samplers
@@ -7,13 +7,17 @@ are floating point. None of these numbers bounds a privacy loss: for that, use :
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from typing import Protocol
 
 import numpy as np
 
-from cofactor.types import Array
+from cofactor.boolean.elbmf import binary
+from cofactor.method import SERVER, Method, rng
+from cofactor.methods.wrapped import Wrapped
+from cofactor.types import Array, Data, Local, Message, Shared
 
 
 class PaperMechanism(Protocol):
@@ -75,3 +79,40 @@ class PaperXor:
 
 def _clip(H: Array, clipped: bool) -> Array:
     return np.clip(H, 0.0, 1.0) if clipped else H
+
+
+@dataclass(frozen=True)
+class PaperNoise(Wrapped):
+    """A Boolean method whose uploaded factors carry the paper's noise. NOT a privacy guarantee.
+
+    Only arrays named ``factor`` are changed.
+    """
+
+    noise: PaperMechanism
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Step the method, then add noise to the factor that it sends."""
+        local, message = self.method.step(data, shared, local, t, rng)
+        if "factor" not in message.arrays:
+            return local, message
+        # where sums are enough, clients send their factor times the weight
+        scale = message.weight if self.traits.additive else 1.0
+        H = message.arrays["factor"]
+        noisy = (self.noise(H / H.dtype.type(scale) if scale != 1 else H, rng) * scale).astype(H.dtype)
+        return local, Message({**message.arrays, "factor": noisy}, message.weight)
+
+
+def stale(method: Method, Xs: Sequence[Data], *, rounds: int, seed: int = 0) -> tuple[Array, list[Array]]:
+    """Run a method and return its factor with the codes as the rounds left them (the paper's protocol).
+
+    The codes belong to the clients' own factors, not to the merged one: never report their error as the result.
+    """
+    shared = method.start(Xs[0].shape[1], rng(seed, SERVER, -1))
+    held: list[Local] = []
+    for t in range(min(rounds, method.rounds or rounds)):
+        if t in method.traits.stages:
+            held = [method.join(X, shared.broadcast(), t, rng(seed, j, -1)) for j, X in enumerate(Xs)]
+        replies = [method.step(X, shared.broadcast(), held[j], t, rng(seed, j, t)) for j, X in enumerate(Xs)]
+        held = [local for local, _ in replies]
+        shared = method.aggregate(shared, [message for _, message in replies], t)
+    return method.factor(shared), [binary(local.memory.get("own_codes", local.codes)) for local in held]

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from cofactor import Privacy, boolean, run
-from cofactor.boolean.paper_noise import PaperGaussian, PaperLaplace, PaperXor
 from cofactor.data import synthetic
 from cofactor.methods import catalog
-from cofactor.methods.boolean_paper import PaperNoise, stale
 from cofactor.methods.build import Facts, build
 from cofactor.plan import Plan
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import CofactorError
+from cofactor_papers.felb_noise import PaperGaussian, PaperLaplace, PaperNoise, PaperXor, stale
 
 
 @pytest.fixture(scope="module")
