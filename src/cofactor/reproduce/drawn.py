@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -42,7 +43,8 @@ def draw(path: Path, experiment: Experiment, lines: Sequence[Settings]) -> Path 
         _finish(axis, panel)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
-    figure.suptitle(experiment.title, x=0.01, ha="left", color=INK, size=11, weight="bold")
+    title = "\n".join(textwrap.wrap(experiment.title, int(11.5 * wide * across)))
+    figure.suptitle(title, x=0.01, ha="left", color=INK, size=11, weight="bold")
     if keys:
         columns = max(1, min(len(keys), int(across * wide / (0.062 * max(map(len, keys)) + 0.6))))
         how: dict[str, Any] = {"frameon": False, "fontsize": 8, "handlelength": 1.8}
