@@ -88,7 +88,14 @@ def summary(root: str = "", *, headlines: bool = False) -> str:
             and v.paper != "-"
             and (claim.get("headline") or not headlines)
         ]
-        lines += [f"| [**{paper}**]({root}{name}) | | | |", *found] if found else []
+        none = (
+            []
+            if headlines
+            else [f"| **{paper}** | | no experiment yet | not run |"]
+        )
+        lines += (
+            [f"| [**{paper}**]({root}{name}) | | | |", *found] if found else none
+        )
     return "\n".join(lines)
 
 

@@ -115,7 +115,7 @@ def _points(part: Settings) -> Iterator[Settings]:
 
 
 def names() -> list[str]:
-    """Return every experiment that is shipped, in the order of the papers."""
+    """Return every experiment that is shipped, by name."""
     return sorted(path.name.removesuffix(".toml") for path in resources.files(PACKAGE).iterdir() if _declares(path))
 
 
