@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -46,6 +47,13 @@ class Factored(Federated):
         weight, H = self._made.traits.apart, self.components_
         self.own_components_: list[Array] | None = None
         if weight is not None and self.codes_:
+            small = [str(c) for c, W in zip(self.clients_, self.codes_, strict=True) if len(W) < len(H)]
+            if small:
+                warnings.warn(
+                    f"clients with fewer rows than components ({len(H)}): {', '.join(small)}. Their own part can take "
+                    "up all they have; take a larger weight, or leave them out.",
+                    stacklevel=4,
+                )
             self.own_components_ = [own_part(X, W, H, weight) for X, W in zip(data, self.codes_, strict=True)]
         self.marker_scores_: Array | None = None
         if self.features_ is not None and plan.privacy is None:

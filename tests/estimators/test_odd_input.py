@@ -1,0 +1,55 @@
+"""Input that is not what a fit expects: it works, or says what to do."""
+
+import anndata
+import dask.array
+import numpy as np
+import pytest
+
+from cofactor import FederatedNMF
+from cofactor.types import CofactorError
+
+X = np.random.default_rng(0).poisson(2.0, size=(30, 12)).astype(np.float32)
+
+
+def fit(data, k=3, **options):
+    given = {name: options.pop(name) for name in ("groups",) if name in options}
+    return FederatedNMF(k, random_state=0, **options).fit(data, **given)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_backed_and_dask_cells_are_read(tmp_path):
+    cells = anndata.AnnData(X)
+    cells.write_h5ad(tmp_path / "x.h5ad")
+    lazy = anndata.AnnData(X)
+    lazy.X = dask.array.from_array(X, chunks=(10, 12))
+    expected = fit(cells).components_
+    for found in (anndata.read_h5ad(tmp_path / "x.h5ad", backed="r"), lazy):
+        np.testing.assert_allclose(fit(found).components_, expected, atol=1e-5)
+
+
+def test_genes_twice_and_no_such_column():
+    cells = anndata.AnnData(X)
+    with pytest.raises(CofactorError, match="expected a column 'site' to group by"):
+        fit(cells, groups="site")
+    cells.var_names = ["g", "g", *(f"g{i}" for i in range(10))]
+    with pytest.raises(CofactorError, match=r"'g' more than once; adata\.var_names_make_unique"):
+        fit(cells)
+
+
+def test_rows_of_zeros_have_codes_of_zero():
+    Z = X.copy()
+    Z[3] = 0
+    fitted = fit(Z, beta_loss="kullback-leibler")
+    assert np.isfinite(fitted.components_).all()
+    assert not fitted.codes_[0][3].any()
+
+
+def test_one_start_is_no_consensus():
+    with pytest.raises(CofactorError, match="a consensus needs at least two"):
+        fit(X, method="consensus", options={"starts": 1})
+
+
+@pytest.mark.filterwarnings("ignore:components may")
+def test_own_parts_of_clients_with_few_rows_get_a_warning():
+    with pytest.warns(UserWarning, match="fewer rows than components"):
+        fit([X, X[:3]], 5, method="shared-own")
