@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := src tests benchmarks tools docs examples
 
-.PHONY: demo test browser check format docs clean
+.PHONY: demo test browser check format docs bench clean
 .DEFAULT_GOAL := demo
 
 $(READY): pyproject.toml
@@ -42,6 +42,11 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
+
+# Peers are an extra; those that are missing are named and left out. `make bench FULL=--full` measures all cases.
+bench: $(READY)  ## this project, its peers and the floor of the hardware, side by side; goes on where it ended
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]" || echo "some peers are missing"
+	$(BIN)/python benchmarks/speed $(FULL)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -12,12 +12,21 @@ BLOCK = 128
 """Rows per block of :func:`hals_sweeps`: wide enough to fill vector units, small enough for the first caches."""
 
 
+SMALL = 1 << 16
+"""Entries that are copied into the order of rows: kernels of another order would be compiled for them first."""
+
+
+def _plain(gram: Array, cross: Array) -> tuple[Array, Array]:
+    """Return the statistics row by row where they are small, so that one compiled kernel is for all of them."""
+    return np.ascontiguousarray(gram), np.ascontiguousarray(cross) if cross.size <= SMALL else cross
+
+
 def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> None:
     """Run a fixed number of coordinate descent sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0, in place.
 
     Rows are independent: threads that the caller may use take some each, and no bit depends on how many there are.
     """
-    n, k = F.shape
+    (n, k), (gram, cross) = F.shape, _plain(gram, cross)
     over_rows(lambda start, stop: _sweep_rows(F, gram, cross, sweeps, start, stop), n, sweeps * k * k, BLOCK)
 
 
@@ -92,7 +101,7 @@ def _settle(T: Array, G: Array, inverse: Array, rest: Array, j: int, a: int, b: 
 
 def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> None:
     """Like :func:`hals_sweeps`, but each row stops once a sweep moves it by at most ``tol`` times its norm."""
-    n, k = F.shape
+    (n, k), (gram, cross) = F.shape, _plain(gram, cross)
     over_rows(lambda start, stop: _solve_rows(F, gram, cross, sweeps, tol, start, stop), n, sweeps * k * k // 4, BLOCK)
 
 

@@ -1,0 +1,96 @@
+"""What is measured: one entry for each case. Works of a case are called in turn, over and over, in one process.
+
+The first work of a case is its floor: what the hardware asks for, such as the bare products. A work whose peer is not
+installed is left out, and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import growth
+import matrices
+import peers
+import works
+
+Works = dict[str, Callable[[], object] | str]
+"""What is called; or, in words, why it is not."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """``make`` returns the works; ``claim`` is (work, at most so many times, of which work)."""
+
+    name: str
+    title: str
+    make: Callable[[], Works]
+    claim: tuple[str, float, str] | None = None
+    repeats: int = 5
+    threads: int = 1
+    clock: str = "cpu"
+    full: bool = False
+
+
+def rounds() -> Iterator[Case]:
+    """A round next to the products in it."""
+    for dtype, most in (("float64", 1.08), ("float32", 1.10)):
+        title = f"dense 20000 x 2000, k = 50, {dtype}, one thread"
+        yield Case(
+            f"round-{dtype}", title, lambda d=dtype: works.exact(matrices.dense(d), 50), ("round", most, "products")
+        )
+    title = "dense 20000 x 2000, k = 50, float32: threads"
+    yield Case("threads", title, works.threaded_dense, ("two threads", 0.58, "one thread"), threads=2, clock="wall")
+    title = "sparse 20000 x 20000, density .005, k = 50, float64, one thread"
+    yield Case("sparse", title, lambda: works.exact(matrices.sparse(), 50), ("round", 1.2, "scipy's products"))
+    title = "the same, threads"
+    yield Case("sparse-threads", title, works.threaded_sparse, ("two threads", 0.65, "scipy's products"), 5, 2, "wall")
+    for name in ("fnmf-lap", "felb", "dsanls"):
+        make = lambda n=name: works.contained(n)  # noqa: E731
+        yield Case(
+            f"round-{name}",
+            f"`{name}`, {'6000 x 6000, two rounds' if name == 'dsanls' else '5000 x 1000'}, k = 30",
+            make,
+            ("round", 1.25, "products"),
+            repeats=3,
+        )
+
+
+CASES: list[Case] = [
+    *rounds(),
+    Case(
+        "file", "400 MB float32 npy, k = 10: a round from disk", lambda: works.from_disk(100), ("round", 1.3, "read"), 3
+    ),
+    Case(
+        "file-4GB",
+        "4 GB float32 npy, k = 10",
+        lambda: works.from_disk(1000),
+        ("round", 1.3, "read"),
+        3,
+        2,
+        "wall",
+        True,
+    ),
+    Case("iteration", "one iteration, 4000 x 1000, k = 20, float32", lambda: peers.iterations(matrices.small(), 20)),
+    Case("error-digits", "to scikit-learn's final error: digits, k = 16", lambda: peers.races("digits", 16), repeats=3),
+    *(
+        Case(
+            f"error-{name}",
+            f"to scikit-learn's final error: {name}, k = {k}",
+            lambda n=name, k=k: peers.races(n, k),
+            None,
+            3,
+            full=True,
+        )
+        for name, k in (("cbcl_faces", 20), ("mnist", 30), ("newsgroups20", 20), ("tdt2_top30", 20))
+    ),
+    Case("ratings", "one iteration on 100 000 ratings, 600 x 9000, k = 16", peers.ratings),
+    Case("consensus", "20 starts for a consensus, 2000 x 300, k = 8", peers.consensus, repeats=3),
+    Case("barycenter", "barycenter of 20 factors, 10 x 200", peers.barycenters),
+    Case("import", "import, a new process each", works.imports, clock="wall", repeats=3),
+    Case("command", "`cofactor fit` of a toy, a new process each", works.commands, None, 3, clock="wall"),
+    *(
+        Case(f"growth-{name}", f"growth with {name}", make, repeats=3, full=name == "clients")
+        for name, make in growth.SIDES.items()
+    ),
+]

@@ -1,0 +1,124 @@
+"""The page of results: a table for each case, and the growth of a round on logarithmic axes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cases import Case
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, PICTURE = DOCS / "benchmarks.md", DOCS / "assets" / "growth.svg"
+HEAD = """# Speed
+
+This project, other libraries and the floor of the hardware, measured in one process: works of a case are called in
+turn, medians count, and ratios are to the first line, which is the floor where there is one. *cpu* seconds are those of
+the processor; *wall* seconds depend on who else was there: `load` is the number of processes that wanted a core.
+Made by `make bench` (`python benchmarks/speed --full` for all); one entry of `benchmarks/speed/cases.py` is one case.
+"""
+GROWTH = """## Growth
+
+A round of `exact` against one side at a time (4000 x 1000, k = 20, float32; sparse: 8000 x 8000; clients: one row of
+100 features each, all in every round), one thread. Exponents are slopes of a line through the last three points.
+
+![Seconds of a round against rows, features, rank, density and clients](assets/growth.svg)
+
+"""
+
+
+def exponent(line: dict[str, Any]) -> float:
+    """Return the slope on logarithmic axes through the last three points."""
+    x, y = (np.log([float(v) for v in side][-3:]) for side in (line["seconds"], line["seconds"].values()))
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def ratio(case: Case, line: dict[str, Any]) -> float | None:
+    """Return what a case claims about, measured; None where it was not."""
+    if case.claim is None:
+        return None
+    work, _, floor = case.claim
+    return line["seconds"][work] / line["seconds"][floor]
+
+
+def line(case: Case, result: dict[str, Any]) -> str:
+    """One line for the terminal."""
+    times = ", ".join(f"{name} {shown(s)}" for name, s in result["seconds"].items())
+    found = ratio(case, result)
+    claim = "" if found is None or case.claim is None else f"; {found:.3f}, asked for at most {case.claim[1]}"
+    return f"{case.name}: {times}{claim}"
+
+
+def shown(seconds: float | None) -> str:
+    """Three digits and a unit."""
+    if seconds is None:
+        return "not reached"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def _table(case: Case, result: dict[str, Any]) -> str:
+    times = result["seconds"]
+    first = next(iter(times.values()))
+    rows = [f"| {name} | {shown(s)} | {'' if s is None else f'{s / first:.2f}'} |" for name, s in times.items()]
+    rows += [f"| {name} | {why} | |" for name, why in result["left_out"].items()]
+    head = f"## {case.title}\n\n| | {result['clock']} | ratio |\n|---|---:|---:|\n"
+    found = ratio(case, result)
+    claim = ""
+    if found is not None and case.claim is not None:
+        work, most, floor = case.claim
+        claim = (
+            f"\n{work.capitalize()} over {floor}: **{found:.2f}**, asked for at most {most} (load {result['load']}).\n"
+        )
+    return head + "\n".join(rows) + "\n" + claim
+
+
+def text(cases: list[Case], results: dict[str, dict[str, Any]]) -> str:
+    """Return the page."""
+    plain = [c for c in cases if c.name in results and not c.name.startswith("growth-")]
+    grown = [c for c in cases if c.name in results and c.name.startswith("growth-")]
+    parts = [HEAD, *(_table(case, results[case.name]) for case in plain)]
+    if grown:
+        lines = [_growth(case, results[case.name]) for case in grown]
+        parts.append(
+            GROWTH
+            + "| side | from, to | seconds of a round | exponent |\n|---|---|---|---:|\n"
+            + "\n".join(lines)
+            + "\n"
+        )
+    return "\n".join(parts)
+
+
+def _growth(case: Case, result: dict[str, Any]) -> str:
+    sides, times = list(result["seconds"]), list(result["seconds"].values())
+    ends = f"{sides[0]}, {sides[-1]}"
+    return f"| {case.name.removeprefix('growth-')} | {ends} | {', '.join(map(shown, times))} | {exponent(result):.2f} |"
+
+
+def write(cases: list[Case], results: dict[str, dict[str, Any]]) -> None:
+    """Write the page and its picture."""
+    PAGE.write_text(text(cases, results))
+    grown = {
+        c.name.removeprefix("growth-"): results[c.name]
+        for c in cases
+        if c.name.startswith("growth-") and c.name in results
+    }
+    if grown:
+        draw(grown)
+
+
+def draw(grown: dict[str, dict[str, Any]]) -> None:
+    """One small picture for each side."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, len(grown), figsize=(2.6 * len(grown), 2.8), layout="constrained", squeeze=False)
+    for axis, (name, result) in zip(axes[0], grown.items(), strict=True):
+        x, y = ([float(v) for v in side] for side in (result["seconds"], result["seconds"].values()))
+        axis.loglog(x, y, "o-", color="#00796b")
+        axis.set_title(f"{name}: {exponent(result):.2f}", fontsize=10)
+        axis.set_xlabel(name)
+        axis.grid(alpha=0.3, which="both")
+    axes[0, 0].set_ylabel("seconds of a round")
+    figure.savefig(PICTURE, metadata={"Date": None})

@@ -1,0 +1,171 @@
+"""This project at work, beside what the hardware asks for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matrices
+import numpy as np
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from cofactor.data.load import read
+from cofactor.engines.host import Host
+from cofactor.local import arrays
+from cofactor.local.threads import lend
+from cofactor.method import SERVER, rng
+from cofactor.methods import catalog
+from cofactor.methods.blocks import blocks
+
+FOLDER = Path(tempfile.gettempdir()) / "cofactor-bench"
+
+
+class Rounds:
+    """Clients of one process and their server; every call is a round."""
+
+    def __init__(self, method: Any, Xs: list[Any]) -> None:
+        self.method, self.host, self.t = method, Host(method, Xs, 0), 0
+        self.shared = method.start(Xs[0].shape[1], rng(0, SERVER, -1))
+        self.who = np.arange(len(Xs))
+        self(), self()
+
+    def __call__(self) -> None:
+        """Step all clients and the server."""
+        answers = self.host.step(self.shared.broadcast(), self.t, self.who)
+        self.shared = self.method.aggregate(self.shared, [a.message for a in answers], self.t)
+        self.t += 1
+
+
+def exact(X: Any, k: int) -> dict[str, Any]:
+    """A round of `exact`, its two products, and those of scipy where X is sparse."""
+    rng_ = np.random.default_rng(0)
+    H, W = rng_.uniform(size=(k, X.shape[1])).astype(X.dtype), rng_.uniform(size=(X.shape[0], k)).astype(X.dtype)
+
+    def products() -> None:
+        arrays.times_factor(X, H)
+        arrays.times_codes(X, W)
+
+    def plain() -> None:
+        _ = X @ H.T
+        _ = X.T @ W
+
+    name = "scipy's products" if sparse.issparse(X) else "numpy's products"
+    works = {"products": products, name: plain, "round": Rounds(catalog.make("exact", k, start="random"), [X])}
+    return {n: works[n] for n in ((name, "products", "round") if sparse.issparse(X) else ("products", name, "round"))}
+
+
+def _threads(work: Callable[[], object], count: int) -> Callable[[], None]:
+    def call() -> None:
+        with threadpool_limits(count, "blas"), lend(count):
+            work()
+
+    return call
+
+
+def threaded_dense() -> dict[str, Any]:
+    """The same round on one and on two threads."""
+    work = exact(matrices.dense("float32"), 50)["round"]
+    return {"one thread": _threads(work, 1), "two threads": _threads(work, 2)}
+
+
+def threaded_sparse() -> dict[str, Any]:
+    """The same, next to what scipy does."""
+    works = exact(matrices.sparse(), 50)
+    plain = works["scipy's products"]
+    return {
+        "scipy's products": plain,
+        **{f"{w} thread{'s'[: i > 0]}": _threads(works["round"], i + 1) for i, w in enumerate(("one", "two"))},
+    }
+
+
+def contained(name: str) -> dict[str, Any]:
+    """A round of another method; its floor are the products that it calls, timed inside it."""
+    X = matrices.dense("float32", *((6000, 6000) if name == "dsanls" else (5000, 1000)), 30)
+    if name == "felb":
+        X = (X > np.median(X)).astype(np.float32)
+    options = {"shape": X.shape, "iterations": 1000} if name == "dsanls" else {}
+    Xs = blocks(X, 1) if name == "dsanls" else [X]
+    work = Rounds(catalog.make(name, 30, **options), Xs)
+    turns = 2 if name == "dsanls" else 1  # codes in one, the factor in the next
+    spent = {"products": 0.0}
+
+    def timed(product: Any) -> Any:
+        def call(*given: Any) -> Any:
+            begin = time.process_time()
+            out = product(*given)
+            spent["products"] += time.process_time() - begin
+            return out
+
+        return call
+
+    def a_round() -> None:
+        spent["products"] = 0.0
+        plain = arrays.times_factor, arrays.times_codes
+        arrays.times_factor, arrays.times_codes = map(timed, plain)
+        try:
+            for _ in range(turns):
+                work()
+        finally:
+            arrays.times_factor, arrays.times_codes = plain
+
+    def inside() -> float:
+        a_round()
+        return spent["products"]
+
+    return {"products": inside, "round": a_round}
+
+
+def from_disk(rows: int) -> dict[str, Any]:
+    """A round over a file of ``rows`` thousand rows of 1000 values, and reading it once."""
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"rows-{rows}.npy"
+    if not path.exists():
+        out = np.lib.format.open_memmap(path, "w+", np.float32, (rows * 1000, 1000))
+        for i in range(rows):
+            out[i * 1000 : (i + 1) * 1000] = np.random.default_rng(i).uniform(size=(1000, 1000))
+        del out
+    X = read(path, blocks=True).X
+    work = Rounds(catalog.make("exact", 10, start="random"), [X])
+    buffer = bytearray(32 << 20)
+
+    def once() -> None:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+    return {"read": once, "round": work}
+
+
+def _new(*arguments: str, **environment: str) -> Callable[[], object]:
+    env = {**os.environ, **environment}
+    return lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=env)
+
+
+def imports() -> dict[str, Any]:
+    """Start-up of the libraries."""
+    return {name: _new("-c", f"import {name}") for name in ("numpy", "sklearn.decomposition", "cofactor")}
+
+
+def commands() -> dict[str, Any]:
+    """`cofactor fit` with an empty cache of kernels (a new environment), and with a warm one."""
+    FOLDER.mkdir(exist_ok=True)
+    toys = [str(FOLDER / f"toy-{i}.npy") for i in (0, 1)]
+    for i, path in enumerate(toys):
+        np.save(path, np.random.default_rng(i).uniform(size=(30, 8)))
+
+    def fit(cache: str) -> None:
+        with tempfile.TemporaryDirectory() as out:
+            _new("-m", "cofactor", "fit", *toys, "-k", "2", "--out", f"{out}/run", NUMBA_CACHE_DIR=cache)()
+
+    def first() -> None:
+        with tempfile.TemporaryDirectory() as cache:
+            fit(cache)
+
+    return {"python": _new("-c", ""), "first": first, "later": lambda: fit(str(FOLDER / "cache"))}
