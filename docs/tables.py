@@ -30,7 +30,12 @@ EXAMPLE_RANK, EXAMPLE_FEATURES = 20, 2000
 ROUNDS = 12
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "exact": [{"start": "moments"}, {"start": "lap"}, {"start": "random"}],
+    "exact": [
+        {"start": "svd"},
+        {"start": "moments"},
+        {"start": "lap"},
+        {"start": "random"},
+    ],
     "boolean-oneshot": [{"sweeps": 3}],
     **{
         name: [{"align": None}]

@@ -12,7 +12,7 @@ from cofactor.data import synthetic
 from cofactor.engines.mpi import Mpi
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
-from cofactor.plan import BY_SHARE, ByShare, Plan, Stop, Stream
+from cofactor.plan import BY_SHARE, MOST, ROUNDS, ByShare, Plan, Stop, Stream
 from cofactor.privacy.allowance import WHOLE
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.types import CofactorError
@@ -170,6 +170,17 @@ def test_streams_are_refused_where_they_cannot_go_before_the_data(name):
     else:
         with pytest.raises(CofactorError, match=r"a stream needs a method|privacy is refused: in an asynchronous"):
             run(method, X, plan)
+
+
+def test_a_stop_rule_has_more_rounds_than_a_plan_without_one():
+    plain, paid = make("fedavg"), make("fedavg").private(CLIENT, rounds=3, parts=1)
+    assert [Plan(stop=tol).limit(plain) for tol in (0.0, 1e-4)] == [ROUNDS, MOST]
+    assert Plan(stop=1e-4, participation=0.25).limit(plain) == 4 * MOST
+    assert Plan(stop=1e-4, participation=ByShare(2)).limit(plain) == MOST
+    assert Plan(7, stop=1e-4).limit(plain) == 7
+    assert Plan(stop=1e-4).limit(paid) == paid.rounds if paid.rounds else ROUNDS
+    assert Plan(stop=1e-4).limit(make("oneshot")) == 1
+    assert build("asyn-sd", 3, Plan(stop=1e-4), Facts(4))[1].stream.updates == 4 * MOST
 
 
 @pytest.mark.parametrize(("wrong", "right"), [("exat", "exact"), ("fedavrg", "fedavg"), ("atuo", "auto")])

@@ -18,7 +18,9 @@ from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.types import Array, CofactorError
 
 ROUNDS = 50
-"""The most rounds of a method without a plan of its own, unless one is asked for."""
+"""The rounds of a method without a plan of its own, unless a number is asked for."""
+MOST = 200
+"""The same where a stop rule ends them: enough that it does."""
 TWICE = "privacy was asked for twice: this method has a budget of its own. Leave one of them out."
 BY_SHARE = "participation: a draw by share shows how many rows clients have, and is refused for private methods."
 
@@ -138,11 +140,12 @@ class Stream:
 class Plan:
     """How a run goes.
 
-    ``rounds`` is the most rounds (None: the method's own number, or 50 for each client on average). ``stop`` ends them
-    sooner: a rule, or the tolerance of :class:`Stop`. ``participation`` is the share of clients drawn for each round,
-    or :class:`ByShare`. ``privacy`` is what all releases together may cost; ``secure`` adds messages up under masks.
-    ``rows`` is the number of rows of all clients, where it is public: a private run checks its
-    delta against it, and counts nothing by itself. ``stream`` makes clients answer one by one instead of in rounds.
+    ``rounds`` is the most rounds. None: the method's own number; or 50 for each client on average, and 200 where a stop
+    rule ends them and no release is paid for. ``stop`` is such a rule, or the tolerance of :class:`Stop`.
+    ``participation`` is the share of clients drawn for each round, or :class:`ByShare`. ``privacy`` is what all
+    releases together may cost; ``secure`` adds messages up under masks. ``rows`` is the number of rows of all clients,
+    where it is public: a private run checks its delta against it, and counts nothing by itself. ``stream`` makes
+    clients answer one by one instead of in rounds.
     """
 
     rounds: int | None = None
@@ -196,13 +199,15 @@ class Plan:
     def limit(self, method: Method) -> int:
         """Return the most rounds that a method runs under this plan."""
         own = method.rounds
-        return (self.rounds or self._usual) if own is None else min(own, self.rounds or own)
+        if own is not None:
+            return min(own, self.rounds or own)
+        return self.rounds or self.usual(paid=method.traits.allowance is not None)
 
-    @property
-    def _usual(self) -> int:
-        """So many rounds that every client takes part in ``ROUNDS`` of them on average."""
+    def usual(self, *, paid: bool) -> int:
+        """Return how many rounds there are unless a number is asked for; in ``paid`` ones everything has its price."""
+        ends = self.rule.tol > 0 and self.privacy is None and not paid
         share = self.participation
-        return ROUNDS if isinstance(share, ByShare) else math.ceil(ROUNDS / share)
+        return math.ceil((MOST if ends else ROUNDS) / (1.0 if isinstance(share, ByShare) else share))
 
     def form(self, method: Method) -> tuple[Method, int]:
         """Return the form of a method that this plan needs and its rounds, or refuse one that it contradicts."""

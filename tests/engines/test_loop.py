@@ -134,7 +134,7 @@ def test_run_ends_when_the_loss_stalls_and_says_so(clients):
     assert len(long.history) == 5
 
 
-@pytest.mark.parametrize("start", ["summaries", "moments", "lap"])
+@pytest.mark.parametrize("start", ["summaries", "svd", "moments", "lap"])
 def test_stop_rule_ignores_the_losses_of_the_first_stage(start, clients):
     """One-shot losses are those of the clients' own factors: lower than any shared factor can reach."""
     method = catalog.make("exact", 3, start=start)

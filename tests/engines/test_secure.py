@@ -61,7 +61,7 @@ def test_every_method_in_sums_gives_the_plain_result(name):
     assert [line.participants for line in hidden.history] == [5] * len(plain.history)
 
 
-@pytest.mark.parametrize("start", ["moments", "lap", "random"])
+@pytest.mark.parametrize("start", ["svd", "moments", "lap", "random"])
 def test_exact_statistics_under_masks(start, Xs):
     method = catalog.make("exact", 3, start=start)
     plain, hidden = (run(method, Xs, rounds=8, engine=engine) for engine in (None, Secure()))

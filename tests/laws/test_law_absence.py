@@ -16,7 +16,7 @@ from cofactor.method import rng as address
 from cofactor.methods import catalog
 from cofactor.plan import Plan
 
-STARTS = pytest.mark.parametrize("start", ["random", "summaries", "moments", "lap"])
+STARTS = pytest.mark.parametrize("start", ["random", "summaries", "svd", "moments", "lap"])
 SHARES = pytest.mark.parametrize("share", [1.0, 0.5, 0.2])
 MISSABLE = pytest.mark.parametrize("name", [name for name in NAMES if KIND[name] != "blocks"])
 """All but methods on blocks, which refuse absent clients (test_law_runs)."""

@@ -39,6 +39,7 @@ VARIANTS = {
     "exact, random start": variant("exact", start="random"),
     "exact, lap start": variant("exact", start="lap"),
     "exact, moments start": variant("exact", start="moments"),
+    "exact, svd start": variant("exact", start="svd"),
     "exact, plain": variant("exact", start="random", momentum=0.0),
     "exact, changes": variant("exact", partial=True),
     "exact-als, changes": variant("exact-als", partial=True),

@@ -91,7 +91,7 @@ def test_many_clients_of_any_number_equal_each_other(momentum, Xs):
 
 
 @MOMENTA
-@pytest.mark.parametrize("warm", ["random", "lap", "moments", "summaries"])
+@pytest.mark.parametrize("warm", ["random", "svd", "lap", "moments", "summaries"])
 def test_loss_never_rises(momentum, warm, Xs):
     method = catalog.make("exact", 6, start=warm, momentum=momentum)
     values = losses(run(method, Xs, rounds=60))[method.traits.stages[-1] :]

@@ -11,7 +11,7 @@ from cofactor.methods import catalog
 from cofactor.types import CofactorError
 
 EVERY = pytest.mark.parametrize("name", catalog.names())
-STARTS = pytest.mark.parametrize("start", ["random", "summaries", "moments", "lap"])
+STARTS = pytest.mark.parametrize("start", ["random", "summaries", "svd", "moments", "lap"])
 
 
 def zero_row(Xs):

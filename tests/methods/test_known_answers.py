@@ -40,7 +40,7 @@ def test_plain_mean_of_permuted_factors_does_not(matched_cosines):
     assert matched_cosines(run(catalog.make("ipalm", 4), planted.Xs).factor, planted.factor).min() < 0.9
 
 
-@pytest.mark.parametrize("start", ["random", "summaries", "moments", "lap"])
+@pytest.mark.parametrize("start", ["random", "summaries", "svd", "moments", "lap"])
 @pytest.mark.parametrize("shape", [(60, 20, 4), (40, 30, 6)])
 def test_exact_reaches_the_objective_of_sklearn(shape, start):
     n, m, k = shape

@@ -52,7 +52,7 @@ def test_boolean_solver_outputs_get_no_record_level_privacy(name, Xs):
     assert str(refusal.value) == RECORD
 
 
-@pytest.mark.parametrize("start", ["summaries", "moments", "lap"])
+@pytest.mark.parametrize("start", ["summaries", "svd", "moments", "lap"])
 def test_a_start_that_reads_private_data_is_refused(start, Xs):
     with pytest.raises(PrivacyError) as refusal:
         FederatedNMF(3, options={"start": start}, privacy=privacy()).fit(Xs)

@@ -35,7 +35,7 @@ class FederatedKMeans(ClusterMixin, Federated):
     n_clusters : the number of clusters k.
     method : ``"k-means"``, whose rounds are those of pooled k-means, or ``"simplex"``: codes are shares >= 0 that add
         up to 1, so that a row may lie between clusters; its label is the largest share. Or a method object.
-    rounds : the most rounds to run; None is 50.
+    rounds : the most rounds to run; None is 200, or 50 with ``tol=0``.
     tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same numbers everywhere.

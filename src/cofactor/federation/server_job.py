@@ -30,7 +30,6 @@ from cofactor.jobs.preparing import Prepared
 from cofactor.jobs.reading import Inputs
 from cofactor.local.columns import groups
 from cofactor.methods.build import Facts
-from cofactor.plan import ROUNDS
 from cofactor.records import Input
 from cofactor.types import Array, CofactorError, Message
 
@@ -84,7 +83,7 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
     engine = Flare(clients, features, _Reading(terms.names, features))
     remotes: list[Any] = [Remote(said[j].rows, features) for j in sorted(said)]
     inputs = Inputs(terms.names, remotes, made.names(names), [""] * len(terms.names), known)
-    rounds = None if plan.stream else plan.rounds or ROUNDS
+    rounds = None if plan.stream else plan.limit(method)
     arrays = preparing.learned(made, names, found.features)
     job = Job(
         terms.config,

@@ -31,7 +31,7 @@ from cofactor.kinds.kind import Kind
 from cofactor.local.columns import groups
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
-from cofactor.plan import ROUNDS, Plan
+from cofactor.plan import Plan
 from cofactor.privacy.signing import Key
 from cofactor.records import Input
 from cofactor.select.markers import SCORES, Regressed, table, to_tsv
@@ -139,7 +139,7 @@ def prepare(config: Config, place: Place, known: Mapping[str, Array] | None = No
             told: dict[str, Any] = {"clients": inputs.labels(), "features": inputs.feature_names}
             told["empty"] = plan.privacy is not None
             inputs = replace(inputs, data=kinds.check(method.traits.kind, inputs.data, first=first, **told))
-    rounds = None if plan.stream else plan.rounds or ROUNDS
+    rounds = None if plan.stream else plan.limit(method)
     return Job(config, method, plan, inputs, names, place, rounds, prepared, asks=True)
 
 

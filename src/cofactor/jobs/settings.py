@@ -37,7 +37,9 @@ class Settings:
     rank: int = field(metadata={"help": "Number of components.", "names": ("--rank", "-k")})
     method: str = option("exact", "A name from `cofactor methods`, or auto.")
     boolean: bool = option(False, "0/1 data: a Boolean method.", "--boolean")
-    rounds: int | None = option(None, "The most rounds; iterations of methods on blocks. Default: the method's, or 50.")
+    rounds: int | None = option(
+        None, "The most rounds; iterations of methods on blocks. Default: the method's, or 200."
+    )
     tol: float = option(1e-4, "Stop when the loss falls by less than this share.")
     seed: int = option(0, "Seed of the run.")
     participation: float = option(1.0, "Share of clients in each round.")

@@ -130,6 +130,7 @@ def _named(entry: Entry, rank: int, plan: Plan, facts: Facts, options: Mapping[s
     """Make the method of an entry; what is given goes before what follows from the plan."""
     _refuse(entry, plan, options)
     known: dict[str, Any] = {
+        **(entry.alone_options if facts.clients == 1 else {}),
         **(entry.secure_options if plan.secure else {}),
         **(entry.private_options if plan.privacy is not None else {}),
         "rounds": plan.rounds,
@@ -154,5 +155,5 @@ def _settled(plan: Plan, method: Method, clients: int) -> Plan:
         return replace(plan, rounds=method.rounds, stop=0.0)
     plain = plan.privacy is None and not plan.secure and plan.participation == 1
     if method.traits.streams and plain:
-        return replace(plan, stream=Stream((plan.rounds or ROUNDS) * clients))
+        return replace(plan, stream=Stream((plan.rounds or plan.usual(paid=False)) * clients))
     return plan

@@ -105,8 +105,8 @@ class Entry:
 
     ``sums`` is what clients send where the server needs only the sum of it ("" where it needs every message);
     ``streams`` says that clients may answer one by one, ``private`` that it adds noise and needs a budget.
-    ``secure_options`` and ``private_options`` are what options are, unless they are given, where only sums may be seen
-    and where nothing may be seen without noise.
+    ``alone_options``, ``secure_options`` and ``private_options`` are what options are, unless they are given, where
+    there is one client, where only sums may be seen, and where nothing may be seen without noise.
     """
 
     name: str
@@ -116,6 +116,7 @@ class Entry:
     sums: str = ""
     streams: bool = False
     private: bool = False
+    alone_options: Mapping[str, Any] = field(default_factory=dict)
     secure_options: Mapping[str, Any] = field(default_factory=dict)
     private_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -142,6 +143,7 @@ ENTRIES: tuple[Entry, ...] = (
         "exact",
         exact,
         sums=STATISTICS,
+        alone_options={"start": "svd"},
         secure_options={"start": "moments"},
         private_options={"start": "random"},
     ),

@@ -16,6 +16,7 @@ from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.integrated import Integrated
 from cofactor.methods.one_shot import OneShot, Summarized
+from cofactor.methods.spanned import Spanned
 from cofactor.methods.staged import Staged
 from cofactor.methods.summed import SWEEPS, Summed
 from cofactor.methods.twin import ROUNDS, Twin
@@ -48,10 +49,10 @@ def exact(
 ) -> Method:
     """The pooled answer from sums of statistics, after a one-upload start.
 
-    ``start`` is "summaries" (best), "moments" or "lap" (when only sums may be seen) or "random". Where clients lack
-    features, ``groups`` is :func:`cofactor.local.columns.groups` of theirs, and the start is random. Penalties are
-    ``(l1, l2)``, of every code for each feature, and of every entry of the factor for each row; ``overlap`` is that of
-    components that are used in the same rows for the same features.
+    ``start`` is "summaries" (fewest rounds), "svd" (cheapest: the default of one client), "moments" or "lap" (when only
+    sums may be seen) or "random". Where clients lack features, ``groups`` is :func:`cofactor.local.columns.groups` of
+    theirs, and the start is random. Penalties are ``(l1, l2)``, of every code for each feature, and of every entry of
+    the factor for each row; ``overlap`` is that of components that are used in the same rows for the same features.
     """
     held = Penalties(Penalty(*codes_penalty), Penalty(*factor_penalty), overlap)
     method = Summed(rank, HALS(sweeps), momentum, groups=groups, penalties=held)
@@ -61,8 +62,9 @@ def exact(
 def _started(start: str, method: Any, *, local_rank: int | None = None, restarts: int = RESTARTS) -> Method:
     """Return the method after a start by name."""
     rank = method.rank
-    starts: dict[str, Callable[[], Summarized | OneShot | Twin | None]] = {
+    starts: dict[str, Callable[[], Summarized | Spanned | OneShot | Twin | None]] = {
         "summaries": lambda: _start(rank, local_rank or LOCAL * rank, restarts),
+        "svd": lambda: Spanned(rank),
         "moments": lambda: Twin(rank, Alone(Summed(rank), ROUNDS)),
         "lap": lambda: OneShot(rank, Alone(Summed(rank)), Mean(), align=Lap(), passes=3),
         "random": lambda: None,

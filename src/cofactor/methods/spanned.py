@@ -1,0 +1,88 @@
+"""A start from two sums: parts of the leading singular vectors of all rows, whoever holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from cofactor.local import arrays, symmetric
+from cofactor.local.init import random_factor
+from cofactor.local.refit import refit
+from cofactor.local.stats import normalize
+from cofactor.method import Traits, total
+from cofactor.methods.refusals import START
+from cofactor.privacy.errors import PrivacyError
+from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
+
+
+@dataclass(frozen=True)
+class Spanned:
+    """Two rounds of sums: ``sum_j X_j^T X_j S`` spans Q (m x k), then ``sum_j (X_j Q)^T (X_j Q)`` turns it.
+
+    The factor has, as in NNSVD-LRC (Atif, Qazi and Gillis 2019), the absolute values of the first singular vector and
+    both signs of the next ``k // 2``. S is the same in every run: a start that draws nothing gives every seed the same
+    components. It costs each client three products, one and a half rounds of :class:`~cofactor.methods.summed.Summed`.
+    """
+
+    rank: int
+
+    rounds = 2
+    traits = Traits(additive=True)  # not rowwise: stacked sums round otherwise, and few rows leave directions open
+
+    def partial(self) -> Self:
+        """Absent clients are simply not in the sums."""
+        return self
+
+    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
+        """Refuse: the sums leave without noise."""
+        raise PrivacyError(START)
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """``span`` (k x m); then ``moment`` (k x k, packed)."""
+        return {"span": (self.rank, n_features)} if t == 0 else {"moment": (symmetric.size(self.rank),)}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Begin at k directions that are the same in every run."""
+        if factor is not None:
+            raise CofactorError("a factor of singular vectors takes no start: it comes from two sums alone.")
+        return Shared(np.random.default_rng(1).standard_normal((self.rank, n_features)))
+
+    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
+        """Nothing to remember."""
+        return Local(np.zeros((data.shape[0], self.rank), data.dtype))
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Send what the rows make of the directions, or how they lie along them."""
+        along = arrays.times_factor(data, shared.factor.astype(data.dtype, copy=False))
+        if t == 0:
+            return local, Message({"span": arrays.times_codes(data, along).T}, data.shape[0])
+        moment = symmetric.packed(along.T @ along)
+        return local, Message({"moment": moment.astype(data.dtype, copy=False)}, data.shape[0])
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Make the span orthogonal; then take the parts of its leading directions."""
+        sums = total(messages)
+        if t == 0:
+            return Shared(np.linalg.qr(sums.arrays["span"].T)[0].T.astype(sums.dtypes["span"]))
+        turn = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], self.rank))[1][:, ::-1]
+        vectors = turn.T @ shared.factor.astype(np.float64)
+        return Shared(_parts(vectors, self.rank).astype(sums.dtypes["moment"]))
+
+    def factor(self, shared: Shared) -> Array:
+        """Return the parts, or, before the last round, the absolute values of the directions."""
+        return normalize(np.abs(shared.factor))
+
+    def refit(self, data: Data, factor: Array) -> Array:
+        """Codes for the final factor."""
+        return refit(data, factor)
+
+
+def _parts(vectors: Array, rank: int) -> Array:
+    """Return the absolute values of the first vector and both signs of the others (k x m); at random what is empty."""
+    signs = [part for v in vectors[1 : rank // 2 + 1] for part in (np.maximum(v, 0), np.maximum(-v, 0))]
+    H = np.stack([np.abs(vectors[0]), *signs])[:rank]
+    empty = ~H.any(axis=1)
+    H[empty] = random_factor(int(empty.sum()), H.shape[1], np.random.default_rng(1))
+    return normalize(H)
