@@ -47,7 +47,8 @@ class Spanned:
         """Begin at k directions that are the same in every run."""
         if factor is not None:
             raise CofactorError("a factor of singular vectors takes no start: it comes from two sums alone.")
-        return Shared(np.random.default_rng(1).standard_normal((self.rank, n_features)))
+        directions = np.random.default_rng(1).standard_normal((self.rank, n_features))
+        return Shared(np.zeros_like(directions), {"directions": directions})
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Nothing to remember."""
@@ -55,7 +56,7 @@ class Spanned:
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Send what the rows make of the directions, or how they lie along them."""
-        along = arrays.times_factor(data, shared.factor.astype(data.dtype, copy=False))
+        along = arrays.times_factor(data, shared.extra["directions"].astype(data.dtype, copy=False))
         if t == 0:
             return local, Message({"span": arrays.times_codes(data, along).T}, data.shape[0])
         moment = symmetric.packed(along.T @ along)
@@ -65,14 +66,15 @@ class Spanned:
         """Make the span orthogonal; then take the parts of its leading directions."""
         sums = total(messages)
         if t == 0:
-            return Shared(np.linalg.qr(sums.arrays["span"].T)[0].T.astype(sums.dtypes["span"]))
+            span = np.linalg.qr(sums.arrays["span"].T)[0].T.astype(sums.dtype("span"))
+            return shared._replace(extra={"directions": span})
         turn = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], self.rank))[1][:, ::-1]
-        vectors = turn.T @ shared.factor.astype(np.float64)
-        return Shared(_parts(vectors, self.rank).astype(sums.dtypes["moment"]))
+        vectors = turn.T @ shared.extra["directions"].astype(np.float64)
+        return shared._replace(factor=_parts(vectors, self.rank).astype(sums.dtype("moment")))
 
     def factor(self, shared: Shared) -> Array:
-        """Return the parts, or, before the last round, the absolute values of the directions."""
-        return normalize(np.abs(shared.factor))
+        """Return the parts; before the last round there are none."""
+        return normalize(shared.factor)
 
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor."""
