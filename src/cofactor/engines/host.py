@@ -17,7 +17,7 @@ from cofactor.method import Method, rng, total
 from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
 TINY_ROWS = 8
-"""Clients with at most this many rows are stacked where the method's messages add up over rows."""
+"""Clients with at most this many rows are stacked where the method's messages add up over rows; on a device all are."""
 
 
 def address(seed: int, client: int, t: int) -> np.random.Generator:
@@ -174,12 +174,13 @@ class Host:
         if not (self.unstacked and adds_up(self.traits, t)):
             return False
         self.unstacked = False
-        tiny = [u for u in self.units if u.data.shape[0] <= TINY_ROWS]
+        whole = arrays.go_together([u.data for u in self.units])
+        tiny = [u for u in self.units if whole or u.data.shape[0] <= TINY_ROWS]
         if len(tiny) < 2:
             return False
         owner = np.concatenate([np.full(u.data.shape[0], u.first) for u in tiny])
         batch = _Unit(np.concatenate([u.members for u in tiny]), arrays.stack([u.data for u in tiny]), owner)
-        rest = [u for u in self.units if u.data.shape[0] > TINY_ROWS]
+        rest = [] if whole else [u for u in self.units if u.data.shape[0] > TINY_ROWS]
         self.units = sorted([*rest, batch], key=lambda u: u.first)
         return True
 

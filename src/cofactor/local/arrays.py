@@ -204,6 +204,11 @@ def stack(Xs: list[Data]) -> Data:
     return np.vstack(Xs)
 
 
+def go_together(Xs: list[Data]) -> bool:
+    """Whether clients are on one device that has room for all of their rows once more: one product is then theirs."""
+    return len(Xs) > 1 and all(is_placed(X) and type(X) is type(Xs[0]) for X in Xs) and Xs[0].has_room(Xs)
+
+
 def rows(X: Data, index: Array) -> Data:
     """Return the rows of X at ``index``, in memory."""
     if is_held(X):

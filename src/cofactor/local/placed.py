@@ -63,6 +63,9 @@ class Placed(np.lib.mixins.NDArrayOperatorsMixin):
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: Any, way: str, *inputs: Any, **how: Any) -> Any:
+        if not how:
+            bare = tuple(a.tensor if isinstance(a, Placed) else a for a in inputs)
+            return _dressed(tensor_functions.elementwise(self.tensor.device, ufunc, way, bare))
         out = how.get("out")
         found = tensor_functions.elementwise(self.tensor.device, ufunc, way, _bare(inputs), **_bare_all(how))
         return out[0] if out is not None else _dressed(found)

@@ -17,6 +17,10 @@ BLOCK_BYTES = 256 << 20
 """Bytes of a row block: no more of the data are copied, converted or looked at at a time."""
 
 
+SHARE = 0.4
+"""Share of the free memory that clients may take to be stacked."""
+
+
 def block_rows(shape: tuple[int, int], width: int = 4) -> int:
     """Return how many rows make a block."""
     return max(1, BLOCK_BYTES // max(shape[1] * width, 1))
@@ -129,6 +133,13 @@ class Resident:
             parts = [part.to(torch_type(self.dtype)) for part in parts]
         return Resident(torch().cat(parts), self.dtype)
 
+    def has_room(self, parts: list[Resident]) -> bool:
+        """Whether so many rows fit on the device once more."""
+        if self.device.type != "cuda":
+            return True
+        needed = sum(part.tensor.numel() * part.tensor.element_size() for part in parts)
+        return bool(needed < SHARE * torch().cuda.mem_get_info(self.device)[0])
+
     def zeros(self, shape: Any) -> Any:
         """Return zeros beside it."""
         return Placed(torch().zeros(shape, dtype=torch_type(self.dtype), device=self.device))
@@ -169,6 +180,10 @@ class ResidentSparse(Resident):
     """CSR rows on a device, and their transpose, so that both products go along rows."""
 
     transposed: Any = None
+
+    def has_room(self, parts: list[Any]) -> bool:
+        """Whether so many rows fit: what is not zero is little."""
+        return True
 
     @property
     def stored(self) -> str:

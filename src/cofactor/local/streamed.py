@@ -154,6 +154,10 @@ class Streamed:
         """Return consecutive columns in the memory of the host."""
         return self.source[:, columns].astype(self.dtype, copy=False)
 
+    def has_room(self, parts: list[Streamed]) -> bool:
+        """There is none."""
+        return False
+
     def zeros(self, shape: Any) -> Any:
         """Return zeros on the device."""
         return Placed(torch().zeros(shape, dtype=torch_type(self.dtype), device=self.device))

@@ -53,6 +53,8 @@ UFUNCS = {
     "subtract": "sub",
 }
 """Names of numpy's ufuncs, and of the same functions of torch; ``matmul`` is apart."""
+WITH_NUMBERS = {"add", "subtract", "multiply", "divide", "greater", "greater_equal", "less", "less_equal", "equal"}
+"""Those that take a plain number second: no tensor is made of it."""
 FLOATING = {"divide", "sqrt", "exp", "log", "log1p", "expm1", "arctanh"}
 """Those that make floats of whole numbers."""
 
@@ -74,7 +76,7 @@ def elementwise(
         return call(device, REDUCED[name], inputs, {"dtype": dtype, **how})
     if way not in ("__call__", "outer") or (name not in UFUNCS and name != "matmul"):
         return getattr(ufunc, way)(*map(_host, inputs), dtype=dtype, **how)
-    operands = _alike(device, inputs, dtype, floating=name in FLOATING)
+    operands = _alike(device, inputs, dtype, floating=name in FLOATING, numbers=name in WITH_NUMBERS)
     if way == "outer":
         a, b = operands
         operands = [a.reshape(*a.shape, *[1] * b.ndim), b]
@@ -94,8 +96,10 @@ def _written(out: Any, found: Any, where: Any, device: Any) -> Any:
     return out
 
 
-def _alike(device: Any, inputs: tuple[Any, ...], dtype: Any = None, *, floating: bool = False) -> list[Any]:
-    """Return operands as tensors of the one type in which numpy would work."""
+def _alike(
+    device: Any, inputs: tuple[Any, ...], dtype: Any = None, *, floating: bool = False, numbers: bool = False
+) -> list[Any]:
+    """Return operands as tensors of the one type in which numpy would work; with ``numbers`` these stay as they are."""
     first = inputs[0]
     if dtype is None and all(_is_tensor(a) and a.dtype == first.dtype for a in inputs):
         wanted = first.dtype
@@ -105,6 +109,8 @@ def _alike(device: Any, inputs: tuple[Any, ...], dtype: Any = None, *, floating:
     if floating and found.kind != "f":
         found = np.dtype(np.float64)
     wanted = torch_type(found)
+    if numbers and _is_tensor(first) and first.dtype == wanted and np.ndim(inputs[-1]) == 0:
+        return [first, inputs[-1].item() if isinstance(inputs[-1], np.generic) else inputs[-1]]
     return [_operand(a, wanted, device) for a in inputs]
 
 
@@ -190,10 +196,6 @@ def _vdot(device: Any, a: Any, b: Any) -> Any:
     return torch().sum(torch().mul(*_alike(device, (a, b))))
 
 
-def _outer(device: Any, a: Any, b: Any) -> Any:
-    return torch().outer(*(t.reshape(-1) for t in _alike(device, (a, b))))
-
-
 def _joined(name: str) -> Callable[..., Any]:
     def join(device: Any, parts: Any, axis: int = 0, dtype: Any = None, **how: Any) -> Any:
         return vars(torch())[name](_alike(device, tuple(parts), dtype), dim=axis)
@@ -265,7 +267,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.linalg.eigvalsh: lambda device, a: torch().linalg.eigvalsh(a),
     np.linalg.solve: lambda device, a, b: torch().linalg.solve(*_alike(device, (a, b))),
     np.vdot: _vdot,
-    np.outer: _outer,
+    np.outer: lambda device, a, b: torch().outer(*(t.reshape(-1) for t in _alike(device, (a, b)))),
     np.stack: _joined("stack"),
     np.concatenate: _joined("concatenate"),
     np.vstack: _joined("concatenate"),

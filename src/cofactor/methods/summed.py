@@ -129,8 +129,8 @@ class Summed:
             living = stats if any(self.penalties.factor) else _alive(stats, point[part])  # what costs may as well go
             F[part] = _improve(self.update, point[part], living, t, old["factor"].T[part])
             value += gain(stats, F[part])
-        value = float(value)
-        share, loss = _shares(sums["cross"], F), _loss(sums["square"], value)
+        share, value = _shares(sums["cross"], F), float(value)  # a device is waited for here, once
+        loss = _loss(sums["square"], value)
         lost = _lost(share, t) & (self.space.kind == "real" and not self.penalties) & (loss > 0)
         if lost.any():
             F[:, lost] = _split(F[:, np.argmax(share)], int(lost.sum()), t)
@@ -248,7 +248,7 @@ def _shares(cross: Array, F: Array) -> Array:
     For an H that is optimal this is its share of ``|W H|^2``.
     """
     parts = np.maximum(np.einsum("mk,mk->k", cross, F), 0)
-    return parts / max(float(parts.sum()), np.finfo(np.float64).tiny)
+    return parts / np.maximum(parts.sum(), np.finfo(np.float64).tiny)
 
 
 def _symmetric(upper: Array, k: int) -> Array:
