@@ -11,7 +11,7 @@ from cofactor.local.columns import SomeColumns
 from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
 from cofactor.plan import Privacy
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, DataError
 
 torch = pytest.importorskip("torch")
 THERE = Inline(device="cpu")
@@ -66,6 +66,15 @@ def test_nothing_leaves_the_device_in_a_round():
         callbacks=[lambda line, shared: left.append(tensors.departures["bytes"])],
     )
     assert len(set(left)) == 1
+
+
+def test_values_are_checked_where_they_are():
+    bad = np.asfortranarray(XS[1])
+    bad[2, 3] = np.nan
+    with pytest.raises(DataError, match=r"client 1: .*nan at row 2, column 3"):
+        run(catalog.make("exact", 4), [XS[0], bad], engine=THERE)
+    with pytest.raises(DataError, match=r"client 0: .*shape \(4,\)"):
+        run(catalog.make("exact", 4), [np.ones(4)], engine=THERE)
 
 
 def test_tensors_in_tensors_out():

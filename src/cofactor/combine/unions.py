@@ -15,6 +15,7 @@ from cofactor.combine.align import Lap
 from cofactor.local.init import random_factor
 from cofactor.local.kernels import cpu
 from cofactor.local.stats import normalize
+from cofactor.local.threads import each
 from cofactor.local.updates import HALS
 from cofactor.types import Array, Stats
 
@@ -114,7 +115,7 @@ def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: i
     index = union.widest(WIDE) if wide else np.arange(union.rows.shape[1])
     seen = union.columns(index) if wide else union
     reduced = _reduced(seen, rank, rng)
-    found = [run.advance(SETTLING) for run in _finalists(reduced, rank, rng, restarts)]
+    found = each(lambda run: run.advance(SETTLING), _finalists(reduced, rank, rng, restarts))
     found.sort(key=lambda run: run.loss)
     whole = found if reduced is seen else [Descent(seen, run.H).advance(2 * SHORT) for run in found[:LAST]]
     first = int(np.argmin([run.loss for run in whole]))
@@ -150,7 +151,7 @@ def _finalists(union: Stacked, rank: int, rng: np.random.Generator, restarts: in
     """Let restarts go a short way, keep the better half, and again."""
     runs = [Descent(union, _start(union, rank, rng, i)) for i in range(restarts)]
     while True:
-        runs = sorted([run.advance(SHORT) for run in runs], key=lambda run: run.loss)
+        runs = sorted(each(lambda run: run.advance(SHORT), runs), key=lambda run: run.loss)
         if len(runs) <= FINALISTS:
             return runs
         runs = runs[: max(len(runs) // 2, FINALISTS)]

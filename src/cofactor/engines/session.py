@@ -42,10 +42,10 @@ def opened(
     costs a third of a round.
     """
     with team.guard("the start of the run"):
+        if device is not None:  # values are checked there: nothing of the data is copied here beyond a block
+            private = method.traits.allowance is not None
+            Xs = devices.place_all(Xs, device, method.traits.kind, private=private)
         held = agree(team, method, Xs, empty=plan.stream is not None)
-        if device is not None:
-            kind, private = method.traits.kind, method.traits.allowance is not None
-            held = held._replace(data=devices.place_all(held.data, device, kind, private=private))
         threads = workers or team.threads()
         placed = any(arrays.is_placed(X) for X in held.data)  # one queue of work is all that a device has
         count = 1 if plan.stream or placed else min(threads, len(held.data))

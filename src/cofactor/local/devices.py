@@ -120,7 +120,13 @@ def _streaming(X: Any, device: Any, dtype: np.dtype[Any], why: str) -> Streamed:
 def place_all(Xs: Sequence[Data], device: Any, kind: str, *, private: bool) -> list[Data]:
     """Put the data of clients on a device, or refuse what no device takes."""
     where = refuse(device, kind, private=private)
-    return [place(X, where) for X in Xs]
+    found = []
+    for j, X in enumerate(Xs):
+        try:
+            found.append(place(X, where))
+        except DataError as error:
+            raise DataError(f"client {j}: {error}", error.column) from None
+    return found
 
 
 def refuse(device: Any, kind: str, *, private: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -249,7 +250,9 @@ def resident_sparse(X: Any, device: Any) -> ResidentSparse:
 
 def _csr(X: Any, device: Any) -> Any:
     parts = [tensor_of(a, device) for a in (X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data)]
-    return torch().sparse_csr_tensor(*parts, size=X.shape, check_invariants=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CSR is in beta there, and unchecked on purpose: scipy has checked it
+        return torch().sparse_csr_tensor(*parts, size=X.shape, check_invariants=False)
 
 
 def resident(X: Data, device: Any, dtype: np.dtype[Any]) -> Resident:
