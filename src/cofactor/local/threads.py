@@ -47,15 +47,6 @@ def lend(count: int) -> Iterator[None]:
             _crew.reset(token)
 
 
-def each(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return the work of every item, in order, items side by side on the cores that this process may use."""
-    count = min(most(), len(items))
-    if count <= 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(work, items))
-
-
 def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int = 1) -> None:
     """Call ``work(start, stop)`` so that 0..n is covered once, by the threads that were lent.
 
