@@ -57,14 +57,15 @@ def run(
     >>> run(catalog.make("exact", 2, start="random"), Xs, rounds=5).factor.shape
     (2, 4)
     """
-    if devices.are_tensors(Xs):
-        how |= {"callbacks": callbacks, "start": devices.plain(start), "checkpoint": checkpoint, "work": work}
-        how |= {"engine": engine, "begun": begun, "charges": charges, "watch": watch}
-        return _of_tensors(run(method, [devices.settled(X) for X in Xs], plan, **how), Xs)
     plan = _plan(plan, how)
-    engine = carrier(engine, plan)
+    carried = carrier(engine, plan)
     _check_method(method, plan)
-    method, limit = plan.form(method)
+    formed, limit = plan.form(method)
+    if devices.are_tensors(Xs):  # only now: what a plan refuses, it refuses before anybody looks at the data
+        more: dict[str, Any] = {"engine": engine, "callbacks": callbacks, "checkpoint": checkpoint, "watch": watch}
+        more |= {"start": devices.plain(start), "begun": begun, "charges": charges, "work": work}
+        return _of_tensors(run(method, [devices.settled(X) for X in Xs], plan, **more), Xs)
+    method, engine = formed, carried
     draw = _drawing(plan, Xs)
     with (
         engine.open(method, Xs, plan) as session,
@@ -76,8 +77,7 @@ def run(
             return _streamed(session, plan, plan.stream, start, watch=watch, callbacks=callbacks, work=work)
         shared, history = _begin(method, session, plan.seed, start, checkpoint)
         ledger = till.begin(plan, len(history), limit)
-        if begun:
-            begun(len(history))
+        _ = begun and begun(len(history))
         over = Over(method, plan, session.n_clients, limit)
         shared = over.begin(shared)
         for line in history:
