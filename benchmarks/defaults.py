@@ -227,7 +227,8 @@ best pooled run. *iid*: rows dealt at random. *sorted*: by label, or by the dire
 below 1 is a better local optimum than the best of the pooled runs or, of `shared-own` and `simplex`, a richer model.
 `exact-beta` minimizes another loss. Private methods: epsilon 1, delta 1e-6, unit record.
 
-This page is made by `python benchmarks/defaults.py page` of {cells} cells; `run` measures what is missing.
+This page is made by `python benchmarks/defaults.py page` of {cells} cells; `run` measures what is missing. Methods
+with at most 50 rounds in every cell were measured when that was the limit; runs with a stop rule may take 200 now.
 """
 
 

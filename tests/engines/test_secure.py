@@ -51,10 +51,11 @@ def private_in_sums(clients=5):
 def test_every_method_in_sums_gives_the_plain_result(name):
     """Bits are the same bits; noise with an insecure seed is the same noise."""
     kind, method, Xs = case(name, rows=ROWS, features=14, **IN_SUMS.get(name, {}))
-    plain, hidden = (run(method, Xs, rounds=ROUNDS, secure=masks) for masks in (False, True))
+    # a twin is drawn from the rounded sums, and a factor of it that has not settled is three digits of theirs
+    rounds = 40 if name == "exact" else ROUNDS
+    plain, hidden = (run(method, Xs, rounds=rounds, secure=masks) for masks in (False, True))
     if kind == "boolean":
         np.testing.assert_array_equal(hidden.factor, plain.factor)
-    # a twin is drawn from the rounded sums, and its factor is four digits of theirs
     np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-4 if name == "exact" else 1e-5)
     for W, V in zip(hidden.codes, plain.codes, strict=True):
         np.testing.assert_allclose(W, V, atol=1e-3)
