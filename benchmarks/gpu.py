@@ -112,13 +112,13 @@ def dense(n: int, m: int, k: int) -> float:
         )
         other = milliseconds(lambda: W.tensor.T @ X)
         note("TF32 products, ms", one + two)
-        note("TF32 products as in the issue (W^T X untransposed), ms", one + other)
+        note("TF32 products with W^T X as it is written, ms", one + other)
         for sweeps in (1, 8):
             took = milliseconds(iteration(data, W, H, sweeps))
             wanted = "<= 1.15" if sweeps == 1 else ""
             note(f"TF32 iteration, {sweeps} sweep(s), ms", took)
             note(f"TF32 iteration, {sweeps} sweep(s), over its products", took / (one + two), wanted)
-            note(f"TF32 iteration, {sweeps} sweep(s), over the issue's products", took / (one + other), wanted)
+            note(f"TF32 iteration, {sweeps} sweep(s), over the products as written", took / (one + other), wanted)
         pooled = {sweeps: rounds([data], k, sweeps) for sweeps in (1, 8)}
         cut = [Resident(part, F32) for part in X.chunk(8)]
         for sweeps, took in pooled.items():
