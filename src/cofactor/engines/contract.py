@@ -202,3 +202,20 @@ def check_message(message: Message, schema: dict[str, tuple[int, ...]], *, clien
             raise ClientError(f"{where}: expected finite numbers in {name!r}, found {bad} NaN or infinite.")
     if not (np.isfinite(message.weight) and message.weight >= 0):
         raise ClientError(f"{where}: expected a weight >= 0, found {message.weight}.")
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """The base of an engine around another one: the same team, at the same places."""
+
+    engine: Engine
+
+    @property
+    def team(self) -> Team:
+        """As the engine says."""
+        return self.engine.team
+
+    @property
+    def remote(self) -> bool:
+        """As the engine says."""
+        return self.engine.remote

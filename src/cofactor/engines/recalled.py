@@ -10,35 +10,23 @@ from typing import Any
 import numpy as np
 
 from cofactor.engines.checkpoint import Checkpoint, State
-from cofactor.engines.contract import Answer, Callback, Engine, Finished, Session, Streamed, Watch, Work
+from cofactor.engines.contract import Answer, Callback, Finished, Session, Streamed, Watch, Work, Wrapping
 from cofactor.engines.history import Round
-from cofactor.engines.team import Team
 from cofactor.method import Method
 from cofactor.plan import Plan, Stream
 from cofactor.types import Array, Data, Message, Shared
 
 
 @dataclass(frozen=True)
-class Recalled:
+class Recalled(Wrapping):
     """Wrap any engine: in round 0 of this method, clients whose message is kept do not step, and others do.
 
     It is for methods of one upload, whose server may merge other messages than those that came together: without a
     client that is to be forgotten, or with one that comes late.
     """
 
-    engine: Engine
     method: Method
     kept: Mapping[int, Message]
-
-    @property
-    def team(self) -> Team:
-        """As the engine says."""
-        return self.engine.team
-
-    @property
-    def remote(self) -> bool:
-        """As the engine says."""
-        return self.engine.remote
 
     @contextmanager
     def open(self, method: Method, Xs: Sequence[Data], plan: Plan) -> Iterator[Session]:

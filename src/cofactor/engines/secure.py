@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from cofactor.engines.checkpoint import Checkpoint, State
-from cofactor.engines.contract import Answer, Callback, Engine, Finished, Rebuilt, Session, Watch, Work
+from cofactor.engines.contract import Answer, Callback, Engine, Finished, Rebuilt, Session, Watch, Work, Wrapping
 from cofactor.engines.history import Round
 from cofactor.engines.host import Host
 from cofactor.engines.inline import Inline
 from cofactor.engines.paying import check_repeat
 from cofactor.engines.stream import NO_BUFFER
-from cofactor.engines.team import Team
 from cofactor.method import Method
 from cofactor.methods.refusals import NOT_ADDITIVE
 from cofactor.plan import Plan, Stream
@@ -52,7 +51,7 @@ def in_words(plan: Plan, clients: int, *, keys: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Secure:
+class Secure(Wrapping):
     """Wrap any engine: every round is one secure summation over its participants, at least three.
 
     Clients sign the fresh keys of every round with long-term keys. With ``keys``
@@ -63,16 +62,6 @@ class Secure:
 
     engine: Engine = field(default_factory=Inline)
     keys: Keys | None = None
-
-    @property
-    def team(self) -> Team:
-        """As the engine says."""
-        return self.engine.team
-
-    @property
-    def remote(self) -> bool:
-        """As the engine says."""
-        return self.engine.remote
 
     @contextmanager
     def open(self, method: Method, Xs: Sequence[Data], plan: Plan) -> Iterator[SecureSession]:

@@ -15,10 +15,9 @@ import numpy as np
 
 from cofactor.data.preparation import TEXT, Asked, Preparation
 from cofactor.data.steps import Step
-from cofactor.engines.contract import Answer, Engine, Session
+from cofactor.engines.contract import Answer, Engine, Session, Wrapping
 from cofactor.engines.flare import Flare
 from cofactor.engines.flare_clients import Clients, Short
-from cofactor.engines.team import Team
 from cofactor.engines.totals import totals
 from cofactor.federation.terms import RunTerms
 from cofactor.method import Method
@@ -27,23 +26,12 @@ from cofactor.types import Array, Data, DataError
 
 
 @dataclass(frozen=True)
-class Asking:
+class Asking(Wrapping):
     """The flare engine for one question: ``orders`` say to every client which one."""
 
-    engine: Flare
     clients: Clients
     op: str
     orders: Mapping[int, Any]
-
-    @property
-    def team(self) -> Team:
-        """As the engine says."""
-        return self.engine.team
-
-    @property
-    def remote(self) -> bool:
-        """As the engine says."""
-        return self.engine.remote
 
     @contextmanager
     def open(self, method: Method, Xs: Sequence[Data], plan: Plan) -> Iterator[Session]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -18,7 +19,7 @@ from cofactor.types import Array, Data, Local, Message, Shared
 
 
 @dataclass(frozen=True)
-class Released:
+class Released(ABC):
     """The base of methods that say what a client sums (:meth:`sums`) and how far one row moves it (:meth:`bounds`).
 
     Clients remember nothing: every round depends on released values alone. For the unit client every client sends
@@ -47,9 +48,9 @@ class Released:
         """It is private already, for the budget that it was made with."""
         return self
 
+    @abstractmethod
     def sums(self, data: Data, shared: Shared, t: int) -> dict[str, Array]:
         """Client: what is summed over its rows in round t, without noise."""
-        raise NotImplementedError
 
     def bounds(self, shared: Shared, t: int) -> dict[str, float]:
         """Sensitivity of every array of round t: 1, unless a method knows better."""
