@@ -40,7 +40,7 @@ def test_required_files(folder: Path, name: str) -> None:
 )
 def test_truncated_and_binary_text(folder: Path, name: str) -> None:
     content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[: len(content) // 2])
+    (folder / name).write_bytes(content.rstrip()[:-1])  # inside the last record: half of the file may end at a line
     fails(folder, name, "JSON")
     (folder / name).write_bytes(b"\xff\xfe\x00" + content)
     fails(folder, name, "UTF-8")
