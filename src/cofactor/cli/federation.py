@@ -32,6 +32,22 @@ def init(
         print(home / "invites" / f"{name}.cofactor")
 
 
+@federation.command()
+def invite(
+    client: Annotated[str, typer.Argument(help="Name of the client.")],
+    passphrase: Annotated[str | None, typer.Option(help="Seal the invite; tell it by another way.")] = None,
+    home: Home = Path("federation"),
+) -> None:
+    """Make one more invite: of a new client, or of one that has lost its folder; the server may be running.
+
+    Example: cofactor federation invite dave
+    """
+    from cofactor.federation.invite import Federation
+
+    Federation.read(home).invite(client, passphrase)
+    print(home / "invites" / f"{client}.cofactor")
+
+
 def serve(home: Home = Path("federation")) -> None:
     """Run the server of a federation until it is stopped.
 
@@ -115,6 +131,8 @@ def fit(given: dict[str, Any], out: Path, config: Path | None, home: Path, *, qu
         found, patience = read_config(config, made.clients)
     else:
         found, patience = settled({"inputs": made.clients, **given, "engine": "flare"}), Patience()
+    if not quiet:
+        _say(f"asks {', '.join(found.inputs)} by the server at {made.host}, port {made.port}")
     submitting.fit(made, found, patience, out, _teller(quiet=quiet))
 
 
@@ -144,7 +162,8 @@ def _teller(*, quiet: bool) -> Any:
         if quiet:
             return
         if kind == "history":
-            _say(f"round {line['round']}: loss {line['loss']}, {line['participants']} clients, {line['seconds']:.2f} s")
+            loss = "" if line["loss"] is None else f"loss {line['loss']:.6g}, "
+            _say(f"round {line['round']}: {loss}{line['participants']} clients, {line['seconds']:.2f} s")
         else:
             _say(f"{line['client'] or 'run'}: {line['what']}")
 

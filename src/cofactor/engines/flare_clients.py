@@ -38,7 +38,7 @@ REFUSALS = {
     "states": "it does not hold the states of that round",
     "released": "it has released that round already, and never releases one twice",
     "failed": "it failed; its own log says why",
-    "version": "it runs another version of cofactor",
+    "version": "it runs another version of cofactor than the coordinator; all need the same (`cofactor --version`)",
     "reply": "its reply was not what the method sends",
 }
 """All that a client ever says instead of an answer: fixed texts, nothing of its data, files or errors."""

@@ -17,7 +17,7 @@ from typing import Any
 from cofactor.engines.flare_clients import GIVEN_UP
 from cofactor.federation import kits
 from cofactor.federation.going_on import copy
-from cofactor.federation.invite import Federation
+from cofactor.federation.invite import Federation, unreachable
 from cofactor.federation.server_job import EVENTS, event
 from cofactor.federation.terms import RunTerms
 from cofactor.jobs.folder import RunFolder
@@ -241,8 +241,7 @@ class Driver:
             except Exception as error:
                 self.close()
                 if time.monotonic() > until:
-                    where = f"{self.federation.host}, port {self.federation.port}"
-                    raise CofactorError(f"{where}: expected the server of the federation ({error}).") from error
+                    raise unreachable(self.federation.host, [self.federation.port], error) from error
                 if not said:
                     self._event(f"the server does not answer ({type(error).__name__})")
                     said = True

@@ -58,7 +58,7 @@ def _certificates(files: list[Path]) -> Iterator[Finding]:
         left = ends - datetime.now(UTC)
         words = f"valid until {ends:%Y-%m-%d}"
         if left < SOON:
-            words = f"ends on {ends:%Y-%m-%d}: make a new federation, or ask the coordinator for a new invite"
+            words = f"ends on {ends:%Y-%m-%d}: make a new federation, or, at a client, delete {file} and join again"
         yield Finding(f"certificate {file.name}", left >= SOON, words)
 
 

@@ -13,9 +13,11 @@ import http.server
 import json
 import re
 import secrets
+import socket
 import ssl
 import threading
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from cofactor.types import CofactorError
 FILE, ENROLLED = "federation.json", "enrolled.json"
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?")
 LARGEST = 1 << 14
+REACH = 10.0
+"""Seconds for a server to answer at all."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,7 @@ class Federation:
         if (home / FILE).exists():
             raise CofactorError(f"{home}: already holds a federation; choose another folder.")
         for client in clients:
-            if not NAME.fullmatch(client) or client in ("server", "lead", "all"):
-                raise CofactorError(f"clients: expected names of small letters, digits and hyphens; found {client!r}.")
+            _check_name(client)
         if len(set(clients)) < len(clients) or not clients:
             raise CofactorError("clients: expected names, each one once; found none, or one twice.")
         if not (1 <= port < 65535):
@@ -97,15 +100,26 @@ class Federation:
             (home / folder / "startup" / "rootCA.pem").write_text(root)
         kits.write_server(home / "server", name, host, port)
         kits.write_lead(home / "lead", name, host, port)
-        salt = secrets.token_hex(16)
-        tokens = {client: secrets.token_hex(32) for client in clients}
-        for client, token in tokens.items():
-            invite = Invite(name, client, host, port, port + 1, root, token, salt)
-            told = asdict(invite) if passphrase is None else sealed.seal(asdict(invite), passphrase)
-            _save(home / "invites" / f"{client}.cofactor", told)
-        hashed = {client: _hash(token) for client, token in tokens.items()}
-        found = cls(home, name, host, port, port + 1, clients, salt, hashed)
-        _save(home / FILE, {key: value for key, value in asdict(found).items() if key != "home"})
+        found = cls(home, name, host, port, port + 1, [], secrets.token_hex(16), {})
+        for client in clients:
+            found = found.invite(client, passphrase)
+        return found
+
+    def invite(self, client: str, passphrase: str | None = None) -> Federation:
+        """Make an invite: of a new client, or a new one of a client that has lost its folder.
+
+        The invite before it is good for nothing then; a certificate that was given for it stays valid until it ends.
+        """
+        _check_name(client)
+        token, root = secrets.token_hex(32), (self.home / "root" / "rootCA.pem").read_text()
+        made = Invite(self.name, client, self.host, self.port, self.enrol_port, root, token, self.salt)
+        told = asdict(made) if passphrase is None else sealed.seal(asdict(made), passphrase)
+        clients = [*self.clients, *([] if client in self.clients else [client])]
+        found = replace(self, clients=clients, tokens={**self.tokens, client: _hash(token)})
+        if known := self.enrolled():
+            _save(self.home / ENROLLED, {name: key for name, key in known.items() if name != client})
+        _save(self.home / FILE, {key: value for key, value in asdict(found).items() if key != "home"})
+        _save(self.home / "invites" / f"{client}.cofactor", told)
         return found
 
     @classmethod
@@ -140,9 +154,9 @@ class Federation:
         _save(self.home / ENROLLED, {**known, client: print_})
         return 200, {"certificate": kits.sign(self.home / "root", public, client).decode()}
 
-    def listen(self) -> http.server.ThreadingHTTPServer:
+    def listen(self, say: Callable[[str], Any] = lambda text: None) -> http.server.ThreadingHTTPServer:
         """Answer requests to join on the port next to the server's, over TLS, until it is closed."""
-        federation, lock = self, threading.Lock()
+        home, lock = self.home, threading.Lock()
 
         class Door(http.server.BaseHTTPRequestHandler):
             timeout = 10
@@ -156,7 +170,9 @@ class Federation:
                     except ValueError:
                         asked = None
                     with lock:
-                        status, answer = federation.enrol(asked)
+                        status, answer = Federation.read(home).enrol(asked)  # invites may have been made since
+                    if status == 200:
+                        say(f"{asked['client']} has a certificate")
                 body = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
@@ -176,6 +192,11 @@ class Federation:
         door.socket = context.wrap_socket(door.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=door.serve_forever, daemon=True).start()
         return door
+
+
+def _check_name(client: str) -> None:
+    if not NAME.fullmatch(client) or client in ("server", "lead", "all"):
+        raise CofactorError(f"clients: expected names of small letters, digits and hyphens; found {client!r}.")
 
 
 class _Quiet(http.server.ThreadingHTTPServer):
@@ -216,13 +237,29 @@ def _ask(invite: Invite, request: str) -> str:
             f"{where}: expected the server of this federation, found one with another certificate ({error.reason})."
         ) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise CofactorError(
-            f"{where}: expected the server of the federation, found none ({error}). Is `cofactor serve` running there? "
-            f"Ask your network people for outgoing TCP to {invite.host}, ports {invite.port} and {invite.enrol_port}."
+        raise unreachable(
+            invite.host, [invite.port, invite.enrol_port], f"port {invite.enrol_port}: {error}"
         ) from error
     if answer.status != 200:
         raise CofactorError(f"{where}: {found.get('error', 'refused')}.")
     return str(found["certificate"])
+
+
+def reach(host: str, port: int) -> None:
+    """See whether anybody listens at the server's port; say in words what to do where nobody does."""
+    try:
+        socket.create_connection((host, port), timeout=REACH).close()
+    except OSError as error:
+        raise unreachable(host, [port], error) from error
+
+
+def unreachable(host: str, ports: Sequence[int], error: object) -> CofactorError:
+    """Return what to say where no server answers."""
+    several = f"ports {' and '.join(map(str, ports))}" if len(ports) > 1 else f"port {ports[0]}"
+    return CofactorError(
+        f"{host}, {several}: expected the server of the federation, found none ({error}). Is `cofactor serve` running "
+        f"there? Ask your network people for outgoing TCP to {host}, {several}."
+    )
 
 
 def _hash(token: str) -> str:

@@ -15,22 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from cofactor.federation import hand_over, kits, policy
-from cofactor.federation.invite import Federation, Invite, join
+from cofactor.federation.invite import Federation, Invite, join, reach
+from cofactor.files import held
 from cofactor.types import CofactorError
 
 SERVER = "nvflare.private.fed.app.server.server_train"
 CLIENT = "nvflare.private.fed.app.client.client_train"
 SETTINGS = {"NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "10", "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "4"}
-PAUSE = 2.0
+PAUSE, LOOK = 2.0, 0.5
+CONNECTED = b"Successfully registered client"
 
 
 def serve(home: Path, *, say: Callable[[str], Any] = print) -> None:
     """Run the server of a federation until it is stopped, and let invited clients in."""
     needs_flare()
     federation = Federation.read(home)
-    _check_expiry(home / "server" / "startup" / "server.crt")
+    _check_expiry(home / "server" / "startup" / "server.crt", "Make a new federation in another folder: --home.")
     _check_port(federation.port)
-    door = federation.listen()
+    door = federation.listen(say)
     say(f"server {federation.host}, port {federation.port}; clients join on port {federation.enrol_port}")
     try:
         _keep(home / "server", SERVER, "fed_server.json", ["org=cofactor"], say)
@@ -53,8 +55,15 @@ def take_part(
     home = (home or Path(f"{found.client}-home")).resolve()
     if not data.exists():
         raise CofactorError(f"{data}: expected the data of this client, found no such file.")
+    home.mkdir(parents=True, exist_ok=True)
+    with held(home / "running.lock", f"{home}, the folder of client {found.client}", wait=0):
+        _take_part(found, data, home, layer, say)
+
+
+def _take_part(found: Invite, data: Path, home: Path, layer: str | None, say: Callable[[str], Any]) -> None:
+    """Become a member, write down what a run needs, and be there."""
     join(found, home)
-    _check_expiry(home / "startup" / "client.crt")
+    _check_expiry(home / "startup" / "client.crt", "Delete this file and join again: the same key gets a new one.")
     if not (home / policy.FILE).exists():
         (home / policy.FILE).write_text(policy.TEXT)
     policy.Policy.read(home)
@@ -63,6 +72,10 @@ def take_part(
     print_ = hand_over.make(home, found.client)
     say(f"client {found.client} of {found.federation} at {found.host}, port {found.port}; policy {home / policy.FILE}")
     say(f"key for secure sums {home / hand_over.FOLDER / found.client}.pub, {print_}")
+    try:
+        reach(found.host, found.port)
+    except CofactorError as error:
+        say(f"{error} This client goes on trying.")
     _keep(home, CLIENT, "fed_client.json", [f"uid={found.client}", "org=cofactor"], say)
 
 
@@ -74,11 +87,11 @@ def needs_flare() -> None:
         raise CofactorError(f"a federation needs NVIDIA FLARE: pip install 'cofactor[flare]' ({error}).") from error
 
 
-def _check_expiry(certificate: Path) -> None:
+def _check_expiry(certificate: Path, what: str) -> None:
     ends = kits.expiry(certificate)
     if ends < datetime.now(UTC):
         raise CofactorError(
-            f"{certificate}: expected a certificate that is valid, found one that ended on {ends:%Y-%m-%d}."
+            f"{certificate}: expected a certificate that is valid, found one that ended on {ends:%Y-%m-%d}. {what}"
         )
 
 
@@ -98,16 +111,22 @@ def _keep(home: Path, module: str, config: str, who: list[str], say: Callable[[s
     command = [sys.executable, "-m", module, "-m", str(home.resolve()), "-s", config]
     command += ["--set", "secure_train=true", *who, "config_folder=config"]
     (home / "transfer").mkdir(exist_ok=True)
+    log = home / "log.txt"
     signal.signal(signal.SIGTERM, _end)
     child: subprocess.Popen[bytes] | None = None
     try:
         while True:
             with open(home / "console.txt", "ab") as console:
                 environment = {**os.environ, **SETTINGS}
+                begun = log.stat().st_size if log.exists() else 0
                 child = subprocess.Popen(command, env=environment, stdout=console, stderr=console, cwd=home)
+            if module == CLIENT:
+                _greet(child, log, begun, say)
             code = child.wait()
             say(f"ended with code {code}; starts again")
             time.sleep(PAUSE)
+    except KeyboardInterrupt:
+        say("stopped; the same command starts it again")
     finally:
         if child is not None and child.poll() is None:
             child.terminate()
@@ -115,6 +134,15 @@ def _keep(home: Path, module: str, config: str, who: list[str], say: Callable[[s
                 child.wait(5)
             except subprocess.TimeoutExpired:
                 child.kill()
+
+
+def _greet(child: subprocess.Popen[bytes], log: Path, begun: int, say: Callable[[str], Any]) -> None:
+    """Say that a client is connected, when its log says so."""
+    while child.poll() is None:
+        if log.exists() and CONNECTED in log.read_bytes()[begun:]:
+            say("connected; waits for runs")
+            return
+        time.sleep(LOOK)
 
 
 def _end(number: int, frame: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cofactor.engines.flare_clients import Patience
 from cofactor.federation.driver import NOTE, Driver, Tell
-from cofactor.federation.invite import Federation
+from cofactor.federation.invite import Federation, reach
 from cofactor.federation.start import needs_flare
 from cofactor.federation.terms import RunTerms
 from cofactor.jobs.config import Config
@@ -25,6 +25,7 @@ def fit(federation: Federation, config: Config, patience: Patience, out: Path, t
     if (out / "manifest.json").exists() or (out / NOTE).exists():
         raise CofactorError(f"{out}: already holds a run; choose another --out, or `cofactor resume {out}`.")
     terms = RunTerms(secrets.token_hex(12), config, patience)
+    reach(federation.host, federation.port)
     out.mkdir(parents=True, exist_ok=True)
     return Driver(federation, terms, out, tell).run()
 
@@ -59,6 +60,7 @@ def _opened(out: Path, tell: Tell) -> Driver:
     needs_flare()
     note = json.loads((out / NOTE).read_text())
     federation, terms = Federation.read(Path(note["home"])), RunTerms.read(note["terms"])
+    reach(federation.host, federation.port)
     return Driver(federation, terms, out, tell, asked=note.get("asked"), jobs=note.get("jobs"))
 
 
