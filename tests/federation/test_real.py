@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from tests.helpers.federation import blocks, factor_of, running, wait_for
+from tests.helpers.federation import blocks, factor_of, listening, running, wait_for
 
 from cofactor import metrics, run
 from cofactor.federation import kits, start
@@ -117,6 +117,44 @@ def test_a_boolean_run(real, data):
 def test_secure_sums_over_the_network(real, data):
     folder = real.fit("run-secure", rank=3, method="exact", rounds=6, tol=0.0, seed=2, secure=True)
     assert np.abs(factor_of(folder) - inline(data, "exact", rounds=6, seed=2, secure=True).factor).max() <= 1e-5
+
+
+def test_one_name_is_one_client(real):
+    """An invite that was used, at another place; the same folder, started twice: refused, and nothing is lost."""
+    words = ["join", "federation/invites/alice.cofactor", "--data", "alice.npy"]
+    said = real.command(*words, "--home", "thief", expect=2)
+    assert "this invite was used already; ask the coordinator for a new one" in said
+    said = real.command(*words, expect=2)
+    assert "the folder of client alice: expected to hold it alone" in said
+    real.command("federation", "invite", "alice")  # alice has lost its folder, say
+    real.start("again", *words, "--home", "again")
+    wait_for((real.home / "again" / "startup" / "client.crt").exists, "the new certificate")
+    real.kill("again")
+    count = real.registrations("alice")
+    real.kill("alice")
+    real.join("alice")
+    wait_for(lambda: real.registrations("alice") > count, "alice")
+
+
+def test_mistakes_at_a_client_end_the_command_that_asked(real, data):
+    """Its data file is gone, then it runs another version: fixed words for the coordinator; then all is well again."""
+    ask = ["fit", "--engine", "flare", "--config", real.write("again", rank=3, rounds=2, tol=0.0), "--out"]
+    (real.home / "dave.npy").unlink()
+    said = real.command(*ask, "missing", expect=2)
+    assert "client dave: its data cannot be used for this run; its own log says why" in said
+    real.give("dave", data[3])
+    count = real.registrations("dave")
+    real.kill("dave")
+    real.join("dave", env=listening(COFACTOR_TEST_VERSION="0.0.1"))
+    wait_for(lambda: real.registrations("dave") > count, "dave of another version")
+    said = real.command(*ask, "version", expect=2)
+    assert "client dave: it runs another version of cofactor than the coordinator" in said
+    count = real.registrations("dave")
+    real.kill("dave")
+    real.join("dave")
+    wait_for(lambda: real.registrations("dave") > count, "dave")
+    real.command(*ask, "again")
+    assert np.abs(factor_of(real.home / "again") - inline(data, "exact", rounds=2).factor).max() <= 1e-6
 
 
 def test_a_client_is_forgotten_and_comes_late(real, data):

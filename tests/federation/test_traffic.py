@@ -1,11 +1,8 @@
 """What really crosses the network: all that the server receives is recorded, and hostile frames are sent along."""
 
-import os
-
 import numpy as np
 import pytest
-from tests.helpers.federation import Real, blocks, factor_of
-from tests.helpers.scripts import ROOT
+from tests.helpers.federation import Real, blocks, factor_of, listening
 
 from cofactor import run
 from cofactor.engines.flare_format import unpack
@@ -14,12 +11,6 @@ from cofactor.plan import Plan
 
 pytest.importorskip("nvflare")
 SECRET, VALUE = "patient-8471190263", -8471190263.5
-
-
-def listening(**more):
-    """Return the environment of a process that records, or is hostile."""
-    paths = [ROOT / "tests" / "helpers" / "recording", ROOT, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), **more}
 
 
 def write(path, X, names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import random
 import socket
@@ -25,6 +26,7 @@ from cofactor.kinds import check
 from cofactor.method import Method
 from cofactor.plan import Plan
 
+ROOT = Path(__file__).parents[2]
 Tamper = Callable[[str, bytes, bytes], bytes | None]
 
 
@@ -92,6 +94,8 @@ class Real:
     """
 
     proxy: Proxy
+    controlled = False
+    """Whether files say what happens to clients: see :meth:`fall_asleep`, :meth:`fill`."""
 
     def __init__(self, home: Path, Xs: Sequence[Any], names: Sequence[str] = ("alice", "bob", "carol", "dave")) -> None:
         self.home, self.names = home, list(names[: len(Xs)])
@@ -127,8 +131,22 @@ class Real:
         self.start("server", "serve", env=env)
         wait_for(lambda: is_open(self.port) and is_open(self.port + 1), "the server")
 
-    def join(self, name: str, *words: str) -> None:
-        self.start(name, "join", f"federation/invites/{name}.cofactor", "--data", f"{name}.npy", *words)
+    def join(self, name: str, *words: str, env: dict[str, str] | None = None) -> None:
+        if self.controlled:
+            env = listening(COFACTOR_TEST_CONTROL=str(self.home / name))
+        self.start(name, "join", f"federation/invites/{name}.cofactor", "--data", f"{name}.npy", *words, env=env)
+
+    def fall_asleep(self, name: str, seconds: float) -> None:
+        """Let a client sleep in its next step; return when it does."""
+        asleep = self.home / f"{name}.asleep"
+        asleep.unlink(missing_ok=True)
+        (self.home / "sleep").write_text(str(seconds))
+        (self.home / "sleep").rename(self.home / f"{name}.sleep")
+        wait_for(asleep.exists, f"a step of {name}", 240)
+
+    def fill(self, name: str) -> None:
+        """Let a client's disk be full from now on."""
+        (self.home / f"{name}.full").touch()
 
     def wait_for_clients(self) -> None:
         """Wait until all clients are registered."""
@@ -208,9 +226,10 @@ class Real:
 
 
 @contextlib.contextmanager
-def running(home: Path, Xs: Sequence[Any], *, proxied: str = "") -> Iterator[Real]:
+def running(home: Path, Xs: Sequence[Any], *, proxied: str = "", controlled: bool = False) -> Iterator[Real]:
     """Start a federation, and end it; ``proxied`` is a client behind a line that can be cut (``real.proxy``)."""
     real = Real(home, Xs)
+    real.controlled = controlled
     if proxied:
         real.proxy = Proxy(real.port)
         invite = home / "federation" / "invites" / f"{proxied}.cofactor"
@@ -223,6 +242,12 @@ def running(home: Path, Xs: Sequence[Any], *, proxied: str = "") -> Iterator[Rea
         yield real
     finally:
         real.close()
+
+
+def listening(**more: str) -> dict[str, str]:
+    """Return the environment of a process that records, is hostile or controlled: ``recording/sitecustomize.py``."""
+    paths = [ROOT / "tests" / "helpers" / "recording", ROOT, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), **more}
 
 
 def factor_of(folder: Path) -> Any:

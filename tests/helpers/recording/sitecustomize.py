@@ -2,12 +2,16 @@
 
 With ``COFACTOR_TEST_RECORD`` every frame that arrives at this process, after TLS, is added to a file of that name. With
 ``COFACTOR_TEST_HOSTILE`` hostile frames go over the same connection: a server sends five before each order and writes
-down the replies, a client answers no step but with one.
+down the replies, a client answers no step but with one. With ``COFACTOR_TEST_CONTROL`` a client's steps take at least
+50 ms, so that a run lasts as long on a fast machine, and files say what happens to it: see :func:`controlled`.
 """
 
+import errno
 import os
 import random
+import sys
 import threading
+import time
 
 LOCK, DRAW = threading.Lock(), random.Random(5)
 
@@ -57,6 +61,35 @@ def hostile_client():
     executor.reply_with = lambda frame: plain(damaged(frame, DRAW) if b'"answer"' in frame else frame)
 
 
+def controlled(path):
+    """``PATH.sleep`` holds the seconds of the next step, and is then ``PATH.asleep``; ``PATH.full`` fills the disk."""
+    from cofactor.engines.flare_member import Member
+
+    plain, sync = Member.step, os.fsync
+
+    def step(self, value):
+        time.sleep(0.05)
+        if os.path.exists(f"{path}.sleep"):
+            os.replace(f"{path}.sleep", f"{path}.asleep")
+            with open(f"{path}.asleep") as file:
+                time.sleep(float(file.read()))
+        return plain(self, value)
+
+    def fsync(number):
+        if os.path.exists(f"{path}.full") and "/runs/" in os.readlink(f"/proc/self/fd/{number}"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(number)
+
+    Member.step, os.fsync = step, fsync
+
+
+def another_version():
+    from importlib import metadata
+
+    plain = metadata.version
+    metadata.version = lambda name: "0.0.1" if name == "cofactor" else plain(name)
+
+
 if os.environ.get("COFACTOR_TEST_RECORD"):
     record(os.environ["COFACTOR_TEST_RECORD"])
 match os.environ.get("COFACTOR_TEST_HOSTILE", "").partition(":"):
@@ -64,3 +97,7 @@ match os.environ.get("COFACTOR_TEST_HOSTILE", "").partition(":"):
         hostile_server(where)
     case ("client", _, _):
         hostile_client()
+if os.environ.get("COFACTOR_TEST_CONTROL") and any("worker_process" in word for word in sys.orig_argv):
+    controlled(os.environ["COFACTOR_TEST_CONTROL"])
+if os.environ.get("COFACTOR_TEST_VERSION"):
+    another_version()
