@@ -6,13 +6,14 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, unknown
 
 WAIT = 10.0
 """So many seconds are waited for what another process holds."""
@@ -120,3 +121,17 @@ def _holder(place: int) -> str:
         return f"process {who['pid']} on {who['host']} (since {who['since']})"
     except (ValueError, KeyError, TypeError):
         return "another process"
+
+
+def read_toml(path: Path, known: Sequence[str], what: str = "a configuration") -> dict[str, Any]:
+    """Read a TOML file; an unknown key is an error that suggests the nearest known one."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise CofactorError(f"{path}: expected {what}, found no such file.") from error
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CofactorError(f"{path}: expected TOML, found: {error}.") from error
+    for key in values:
+        if key not in known:
+            raise CofactorError(f"{path}: {unknown('key', key, known)}")
+    return values

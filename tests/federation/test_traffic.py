@@ -1,15 +1,19 @@
 """What really crosses the network: all that the server receives is recorded, and hostile frames are sent along."""
 
+import json
+
 import numpy as np
 import pytest
 from tests.helpers.federation import Real, blocks, factor_of, listening
 
 from cofactor import run
 from cofactor.engines.flare_format import unpack
+from cofactor.jobs.folder import RunFolder
 from cofactor.methods import catalog
 from cofactor.plan import Plan
 
 pytest.importorskip("nvflare")
+ROUNDS = 200
 SECRET, VALUE = "patient-8471190263", -8471190263.5
 
 
@@ -35,7 +39,7 @@ def test_secrets_stay_and_hostile_frames_change_nothing(tmp_path):
             env = listening(COFACTOR_TEST_HOSTILE="client") if name == "dave" else None
             real.start(name, "join", f"federation/invites/{name}.cofactor", "--data", str(own), env=env)
         real.wait_for_clients()
-        settings = {"rank": 3, "method": "exact", "rounds": 20, "tol": 0.0}
+        settings = {"rank": 3, "method": "exact", "rounds": ROUNDS, "tol": 0.0}
         bad = data[1].copy()
         bad[3, 4] = VALUE
         write(path, bad, [*names[:4], SECRET, *names[5:]])
@@ -47,10 +51,13 @@ def test_secrets_stay_and_hostile_frames_change_nothing(tmp_path):
         folder = real.fit("good", **settings, federation={"least": 3})
     finally:
         real.close()
-    here = run(catalog.make("exact", 3), data[:3], Plan(20))
+    here = run(catalog.make("exact", 3), data[:3], Plan(ROUNDS))
     assert np.abs(factor_of(folder) - here.factor).max() <= 1e-6
     events = [f"{e['client']}: {e['what']}" for e in real.events("good")]
-    assert events.count("dave: its reply was not what the method sends") == 21  # rounds, and markers
+    assert events.count("dave: its reply was not what the method sends") == ROUNDS + 1  # rounds, and markers
+    ledger = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    assert {line["client"] for line in ledger if "client" in line} == {"alice", "bob", "carol"}
+    assert RunFolder.open(folder).verify().ok
 
     received = b"".join(file.read_bytes() for file in tmp_path.glob("heard.*"))
     assert b'"hashes"' in received  # what was sent is there, as it was sent

@@ -19,9 +19,9 @@ BAD = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture
 def run_folder(tmp_path):
-    terms = RunTerms("r1", settled({"inputs": ["alice", "bob"], "rank": 3}))
+    terms = RunTerms("r1", settled({"inputs": ["alice", "bob"], "rank": 3, "epsilon": 1.0, "delta": 1e-6}))
     (tmp_path / "federation.json").write_text(json.dumps({"home": "f", "terms": terms.plain()}))
-    line = {"loss": 2.0, "bytes_up": 500_000, "bytes_down": 500_000, "epsilon": 0.25, "round": 0}
+    line = {"loss": 2.0, "bytes_up": 500_000, "bytes_down": 500_000, "epsilon": 0.25, "seconds": 0.5, "round": 0}
     lines = [line, {**line, "round": 1, "loss": 1.0}]
     (tmp_path / "history.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines) + '{"round": 2, "lo')
     events = [["", "begins"], ["bob", "does not answer"], ["bob", BAD]]
@@ -56,13 +56,19 @@ def serve(folder):
 
 def test_a_run_while_it_goes(run_folder):
     found = contents(run_folder)
-    assert found["title"] == "exact at rank 3"
-    assert found["meta"] == "round 2"
+    assert found["title"] == "dp-moments at rank 3"
+    assert found["meta"] == "round 2; 2 clients, epsilon 1.0 in all"
     assert found["clients"] == [["alice", ["at work", "ok"]], ["bob", [BAD, "bad"]]]
-    assert found["loss"] == [2.0, 1.0]
-    assert found["numbers"] == "2 rounds, 2.00 MB, epsilon 0.25 spent"
+    assert found["loss"] == [[0, 2.0], [1, 1.0]]
+    assert found["cards"] == [
+        ["Rounds", "2", "until it settles"],
+        ["Loss", "1", "2 at first"],
+        ["Carried", "2.00 MB", "1.00 up, 1.00 down"],
+        ["A round takes", "0.50 s", "0.50 s at most"],
+        ["Epsilon spent", "0.25", "of 1.0"],
+    ]
     (run_folder / "evaluation.json").write_text("{}")
-    assert contents(run_folder)["meta"] == "done"
+    assert contents(run_folder)["meta"].startswith("done; ")
     with pytest.raises(CofactorError, match="found neither"):
         contents(run_folder / "none")
 
@@ -74,6 +80,8 @@ def test_a_client_says_yes_by_a_click_and_only_from_its_own_page(client_home):
     plan = "2 clients, 24 features that all clients have; this client has 30; prepared by hvg=8, which leaves 8."
     assert found["agreed"] == plan
     assert found["sent"] == [["0", "gram 3 x 3, loss 1"]]
+    assert found["runs"] == [["r1", ["waits for you", "bad"], "0"]]
+    assert found["rules"] == "approval = true"
     server = serve(client_home)
     try:
         assert server.server_address[0] == "127.0.0.1"
@@ -108,11 +116,12 @@ def test_in_a_browser(run_folder, client_home, window):
     try:
         with nullcontext(window) as seen:
             seen.get(f"http://127.0.0.1:{pages[0].server_address[1]}/")
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while "bob" not in (text := seen.find_element("tag name", "body").text):
                 assert time.monotonic() < until
             assert BAD in text  # shown as it is, not read as markup
-            assert "2 rounds, 2.00 MB" in text
+            assert "2.00 MB" in text
+            assert "Epsilon spent" in text
             assert not seen.find_elements("css selector", "img")
             assert seen.find_element("id", "loss").get_attribute("d").startswith("M0 ")
             seen.get(f"http://127.0.0.1:{pages[1].server_address[1]}/")
@@ -121,6 +130,8 @@ def test_in_a_browser(run_folder, client_home, window):
             seen.find_element("id", "yes").click()
             while policy.answer_of(client_home, "r1") != "yes":
                 assert time.monotonic() < until + 40
+            while "Asked for next" in seen.find_element("tag name", "body").text:  # nothing is asked any more
+                assert time.monotonic() < until + 60
     finally:
         for page in pages:
             page.shutdown()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from typing import Any
 from cofactor import records
 from cofactor.engines.flare_clients import Refused
 from cofactor.federation.terms import RunTerms
+from cofactor.files import atomic, read_toml
 from cofactor.jobs.config import Config
 from cofactor.method import Method
-from cofactor.types import CofactorError, unknown
+from cofactor.types import CofactorError
 
 FILE, SPENT = "policy.toml", "spent.json"
 TEXT = """# What this client allows. Every run is checked against this file here, before anything leaves.
@@ -48,14 +48,7 @@ class Policy:
     def read(cls, home: Path) -> Policy:
         """Read the policy of a client; one that cannot be read allows nothing."""
         file = home / FILE
-        try:
-            values = tomllib.loads(file.read_text())
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise CofactorError(f"{file}: expected the policy of this client, found: {error}.") from error
-        known = [f.name for f in fields(cls)]
-        for key in values:
-            if key not in known:
-                raise CofactorError(f"{file}: {unknown('key', key, known)}")
+        values = read_toml(file, [f.name for f in fields(cls)], "the policy of this client")
         return records.decode(cls, values, str(file))
 
     def check(self, config: Config, home: Path, run: str) -> None:
@@ -92,7 +85,9 @@ class Policy:
             return
         epsilon = float(allowance.total().epsilon)
         self._check_epsilon(epsilon, home, run)
-        (home / SPENT).write_text(json.dumps({**spent(home), run: epsilon}, indent=1))
+        told = json.dumps({**spent(home), run: epsilon}, indent=1)
+        with atomic(home / SPENT) as file:
+            file.write(told.encode())
 
     def check_approved(self, home: Path, terms: RunTerms) -> None:
         """Wait for a person, if the policy says so: the run is described in a file, and answered in another."""

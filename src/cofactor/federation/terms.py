@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from cofactor import __version__, records
 from cofactor.engines.flare_clients import Patience
+from cofactor.files import read_toml
 from cofactor.jobs.config import Config
 from cofactor.method import Method
 from cofactor.methods.build import AUTO, Facts, build, settle
@@ -89,17 +89,8 @@ def _patience(waits: dict[str, Any]) -> Patience:
 
 def read_config(path: Path, names: list[str]) -> tuple[Config, Patience]:
     """Read a TOML configuration of a run over these clients; ``[federation]`` says how long they are awaited."""
-    try:
-        values = tomllib.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise CofactorError(f"{path}: expected a configuration, found no such file.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CofactorError(f"{path}: expected TOML, found: {error}.") from error
+    values = read_toml(path, [*(f.name for f in fields(Config) if f.name not in NOT_HERE), "federation"])
     waits = _patience(values.pop("federation", {}))
-    known = [f.name for f in fields(Config) if f.name not in NOT_HERE]
-    for key in values:
-        if key not in known:
-            raise CofactorError(f"{path}: {unknown('key', key, known)}")
     clients = values.get("inputs", names)
     for name in clients:
         if name not in names:

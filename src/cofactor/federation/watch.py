@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import http.server
 import json
+import math
 import secrets
 from importlib import resources
 from pathlib import Path
@@ -40,38 +41,71 @@ def _of_run(folder: Path) -> dict[str, Any]:
         if event["client"] in states:
             back = event["what"] == "answers again"
             states[event["client"]] = ["at work", "ok"] if back else [event["what"], "bad"]
-    sent = sum(line["bytes_up"] + line["bytes_down"] for line in history)
-    spent = last.get("epsilon")
+    private = f"epsilon {config['epsilon']} in all" if "epsilon" in config else "not private"
+    secure = ", secure sums" if config.get("secure") else ""
+    now = "done" if done else f"round {last['round'] + 1}" if last else "waits for its clients"
     return {
         "title": f"{config['method']} at rank {config['rank']}",
-        "meta": "done" if done else f"round {last['round'] + 1}" if last else "waits for its clients",
+        "meta": f"{now}; {len(states)} clients, {private}{secure}",
+        "cards": _cards(history, config) if history else [],
         "clients": [[name, ["done", "ok"] if done else state] for name, state in states.items()],
-        "loss": [n["loss"] for n in history if n["loss"] is not None and n.get("stage") == last.get("stage")],
-        "numbers": f"{len(history)} rounds, {sent / 1e6:.2f} MB" + (f", epsilon {spent:.3g} spent" if spent else ""),
+        "loss": [
+            [n["round"], n["loss"]] for n in history if n["loss"] is not None and n.get("stage") == last.get("stage")
+        ],
         "events": [[e["time"][11:19], e["client"] or "the run", e["what"]] for e in events[-MOST:]],
     }
+
+
+def _cards(history: list[dict[str, Any]], config: dict[str, Any]) -> list[list[str]]:
+    """Return numbers of a run that has begun: what they are, how much, and a word more."""
+    up, down = (sum(line[name] for line in history) / 1e6 for name in ("bytes_up", "bytes_down"))
+    seconds, last = sorted(line["seconds"] for line in history), history[-1]
+    most = f"of at most {config['rounds']}" if config.get("rounds") else "until it settles"
+    cards = [["Rounds", str(len(history)), most]]
+    if last["loss"] is not None:
+        cards.append(["Loss", f"{last['loss']:.4g}", f"{history[0]['loss']:.4g} at first"])
+    cards.append(["Carried", f"{up + down:.2f} MB", f"{up:.2f} up, {down:.2f} down"])
+    cards.append(["A round takes", f"{seconds[len(seconds) // 2]:.2f} s", f"{seconds[-1]:.2f} s at most"])
+    if last.get("epsilon"):
+        cards.append(["Epsilon spent", f"{last['epsilon']:.3g}", f"of {config['epsilon']}"])
+    return cards
 
 
 def _of_client(home: Path) -> dict[str, Any]:
     runs = sorted((path for path in home.glob("runs/*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
     own = json.loads((home / "local" / "cofactor.json").read_text())
+    begun = [run for run in runs if (run / AGREED).exists()]
     left = dict[int, dict[str, Any]]()
-    for line in _lines(runs[-1] / ledger.FILE) if runs else []:
+    for line in _lines(begun[-1] / ledger.FILE) if begun else []:
         left.setdefault(line["round"], {})[line["array"]] = (line["shape"], line["dtype"])
-    agreed = runs[-1] / AGREED if runs else None
     waiting = [run.name for run in runs if (run / "asked.json").exists() and not policy.answer_of(home, run.name)]
-    spent = policy.spent(home)
+    spent = math.fsum(policy.spent(home).values())
+    count = "no run yet" if not runs else f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
     return {
         "title": f"client {own.get('client', home.name)}",
-        "meta": f"{len(runs)} runs; epsilon of all private ones {sum(spent.values()):.3g}",
-        "clients": [[run.name, ["waits for you", "bad"] if run.name in waiting else ["known", "ok"]] for run in runs],
-        "loss": [],
-        "numbers": "The loss is the coordinator's to show.",
-        "agreed": _agreed(json.loads(agreed.read_text())) if agreed is not None and agreed.exists() else None,
+        "meta": count + (f"; the private ones cost epsilon {spent:.3g} in all" if spent else ""),
+        "runs": [[run.name, _state(home, run), str(_rounds(run))] for run in reversed(runs[-MOST:])],
+        "agreed": _agreed(json.loads((begun[-1] / AGREED).read_text())) if begun else None,
         "sent": [[_when(t), _arrays(arrays)] for t, arrays in list(left.items())[-MOST:]],
         "asked": _asked(home, waiting[0]) if waiting else None,
-        "events": [],
+        "rules": (home / policy.FILE).read_text(),
     }
+
+
+def _state(home: Path, run: Path) -> list[str]:
+    """Return how a run stands at a client, and whether that is well."""
+    if (run / "evaluation.json").exists():
+        return ["done", "ok"]
+    answer = policy.answer_of(home, run.name)
+    if answer == "no":
+        return ["denied", "bad"]
+    if (run / "asked.json").exists() and not answer:
+        return ["waits for you", "bad"]
+    return ["under way, or interrupted" if _rounds(run) else "known", "ok"]
+
+
+def _rounds(run: Path) -> int:
+    return len(_lines(run / "history.jsonl"))
 
 
 def _arrays(arrays: dict[str, Any]) -> str:
@@ -79,7 +113,7 @@ def _arrays(arrays: dict[str, Any]) -> str:
 
 
 def _when(t: int) -> str:
-    return str(t) if t >= 0 else f"before ({t})"
+    return str(t) if t >= 0 else "before round 0"
 
 
 def _agreed(plan: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from cofactor.data.preparation import Preparation
 from cofactor.engines.contract import Engine
 from cofactor.engines.named import NAMES, named
 from cofactor.engines.secure import in_words
+from cofactor.files import read_toml
 from cofactor.jobs.settings import Settings
 from cofactor.kinds import KINDS
 from cofactor.local.devices import refuse as refuse_device
@@ -250,16 +250,7 @@ class Config(Settings):
 
 def read(path: Path) -> Config:
     """Read a TOML configuration; an unknown key is an error that suggests the nearest known one."""
-    try:
-        values = tomllib.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise CofactorError(f"{path}: expected a configuration, found no such file.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CofactorError(f"{path}: expected TOML, found: {error}.") from error
-    known = [f.name for f in fields(Config)]
-    for key in values:
-        if key not in known:
-            raise CofactorError(f"{path}: {unknown('key', key, known)}")
+    values = read_toml(path, [f.name for f in fields(Config)])
     return records.decode(Config, values, str(path))._moved(lambda name: str(path.parent / name))
 
 
