@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.helpers.command import cofactor
 from tests.helpers.federation import blocks
+from tests.helpers.processes import BIN, launch
 
 from cofactor.engines import host
 from cofactor.jobs import uploads
@@ -64,6 +65,22 @@ def test_rounds_go_on_over_the_sums_of_the_others(home, client):
     assert folder.evaluation().error == pytest.approx(alone.evaluation().error, abs=1e-4)
     assert [line.client for line in folder.evaluation().clients] == others
     assert folder.evaluation().converged
+
+
+@pytest.mark.parametrize("method", ["oneshot", "exact"])
+def test_runs_of_several_processes(home, method):
+    """A folder that mpiexec wrote forgets as any other: the files of its clients are read by one process."""
+    words = ["fit", *(f"{name}.npy" for name in NAMES), "-k", 3, "--method", method, "--engine", "mpi", "--out", "run"]
+    launch(2, BIN / "cofactor", *words, "--quiet", cwd=home)
+    cofactor("forget", "run", "--client", "dave", cwd=home)
+    folder = RunFolder.open(home / "run")
+    assert folder.verify().ok
+    alone = fit(Config(files(home, *NAMES[:3]), 3, method=method), home / "alone")
+    if method == "oneshot":
+        np.testing.assert_allclose(folder.factor()[0], alone.factor()[0], atol=1e-8)
+    assert folder.evaluation().error == pytest.approx(alone.evaluation().error, abs=1e-4)
+    assert [line.client for line in folder.evaluation().clients] == ["alice", "bob", "carol"]
+    assert not list((home / "run").glob("checkpoint*-of-*"))  # the states of its processes had the client in them
 
 
 def test_records_ledger_and_report_say_so_and_it_can_be_done_again(home):
