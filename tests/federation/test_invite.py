@@ -140,7 +140,11 @@ def test_a_doctor_for_federations(made, door, tmp_path):
         assert {"cofactor", "nvflare", "disk", "server", "TLS", "clock"} <= set(good)
         other = Federation.init(tmp_path / "other", ["bob"], host="localhost", port=made.port)
         assert "is not the server of this federation" in found(other.home)["TLS"].words
-    with pytest.raises(CofactorError, match="found neither"):
+        join(invite_of(made, "bob"), tmp_path / "bob-home")
+        member = found(tmp_path / "bob-home")
+        assert all(finding.good for finding in member.values())
+        assert "certificate client.crt" in member
+    with pytest.raises(CofactorError, match="found none"):
         examine(tmp_path / "none")
 
 
@@ -155,11 +159,33 @@ def test_an_invite_under_a_passphrase(tmp_path):
     assert "expected the passphrase of this invite (--passphrase), found none" in said
     said = cofactor(*words, "--passphrase", "pear tree", cwd=tmp_path, check=2).stderr
     assert "found another one (or a damaged file). Nothing was used up" in said
+    assert "server" in {finding.what for finding in examine(file, "apple tree")}
     door = made.listen()
     join(Invite.read(file, "apple tree"), tmp_path / "a")
     door.shutdown()
     file.write_text('{"sealed": "no base64"}')
     assert "damaged file" in cofactor(*words, "--passphrase", "apple tree", cwd=tmp_path, check=2).stderr
+
+
+def test_an_invite_can_be_made_anew_while_the_server_listens(tmp_path):
+    """For a client that has lost its folder, and for a new one: the old invite is good for nothing then."""
+    made = Federation.init(tmp_path / "federation", ["alice"], host="localhost", port=free_ports(2))
+    heard = []
+    door, old = made.listen(heard.append), invite_of(made, "alice")
+    try:
+        join(old, tmp_path / "a")
+        made.invite("alice")
+        again = Federation.read(made.home).invite("dave", "apple tree")
+        with pytest.raises(CofactorError, match="not one of this federation"):
+            join(old, tmp_path / "b")
+        join(invite_of(made, "alice"), tmp_path / "c")
+        join(Invite.read(made.home / "invites" / "dave.cofactor", "apple tree"), tmp_path / "d")
+    finally:
+        door.shutdown()
+    assert again.clients == ["alice", "dave"]
+    assert heard == ["alice has a certificate", "alice has a certificate", "dave has a certificate"]
+    with pytest.raises(CofactorError, match="clients: expected names"):
+        made.invite("../x")
 
 
 def test_mistakes_of_commands_end_with_code_2(made, tmp_path):

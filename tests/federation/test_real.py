@@ -168,10 +168,10 @@ def test_a_client_is_forgotten_and_comes_late(real, data):
             assert "dave" not in kept["clients"]
     real.kill("dave")
     settings = {"rank": 3, "method": "exact", "rounds": 250, "tol": 0.0, "seed": 2}
-    process = real.begin("late", **settings, federation={"silence": 8, "start": 5, "least": 3})
-    wait_for(lambda: real.rounds("late") >= 3, "rounds of three clients", 240)
+    process = real.begin("late", **settings, federation={"silence": 30, "start": 15, "least": 3})
+    wait_for(lambda: real.rounds("late") >= 3, "rounds of three clients")
     real.join("dave")
-    process.wait(400)
+    process.wait(600)
     assert process.returncode == 0, (real.home / "late.log").read_text()
     said = [f"{e['client']}: {e['what']}" for e in real.events("late")]
     assert any(line.startswith("dave: has come late") for line in said), said

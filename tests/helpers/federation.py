@@ -142,7 +142,7 @@ class Real:
         asleep.unlink(missing_ok=True)
         (self.home / "sleep").write_text(str(seconds))
         (self.home / "sleep").rename(self.home / f"{name}.sleep")
-        wait_for(asleep.exists, f"a step of {name}", 240)
+        wait_for(asleep.exists, f"a step of {name}")
 
     def fill(self, name: str) -> None:
         """Let a client's disk be full from now on."""
@@ -215,7 +215,7 @@ class Real:
 
     def reach(self, name: str, rounds: int) -> None:
         """Wait until a run has come so far."""
-        wait_for(lambda: self.rounds(name) >= rounds, f"round {rounds}", 240)
+        wait_for(lambda: self.rounds(name) >= rounds, f"round {rounds}")
 
     def events(self, name: str) -> list[dict[str, str]]:
         return [json.loads(line) for line in (self.home / name / "events.jsonl").read_text().splitlines()]
@@ -322,7 +322,7 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wait_for(done: Callable[[], bool], what: str, seconds: float = 120) -> None:
+def wait_for(done: Callable[[], bool], what: str, seconds: float = 300) -> None:
     """Wait until it is so."""
     until = time.monotonic() + seconds
     while not done():

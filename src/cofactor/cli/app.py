@@ -253,8 +253,12 @@ def methods(json: Json = False) -> None:
 def doctor(
     json: Json = False,
     federation_: Annotated[
-        Path | None, typer.Option("--federation", help="Check a federation: the coordinator's folder, or an invite.")
+        Path | None,
+        typer.Option(
+            "--federation", help="Check a federation: the folder of the coordinator or a client, or an invite."
+        ),
     ] = None,
+    passphrase: Annotated[str | None, typer.Option(help="Of an invite that is sealed.")] = None,
 ) -> None:
     """Check this installation: versions, optional packages, threads, a small run.
 
@@ -263,7 +267,7 @@ def doctor(
     Example: cofactor doctor --federation alice.cofactor
     """
     if federation_ is not None:
-        raise typer.Exit(federation.examine(federation_, as_json=json))
+        raise typer.Exit(federation.examine(federation_, passphrase, as_json=json))
     from cofactor.cli.doctor import examine
 
     raise typer.Exit(examine(as_json=json))

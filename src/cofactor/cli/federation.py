@@ -104,13 +104,13 @@ def watch(
     server.serve_forever()
 
 
-def examine(path: Path, *, as_json: bool) -> int:
+def examine(path: Path, passphrase: str | None, *, as_json: bool) -> int:
     """Print what was found about a federation; return 0 if all of it is in order."""
     import json
 
     from cofactor.federation.examine import examine as look
 
-    found = look(path)
+    found = look(path, passphrase)
     if as_json:
         print(json.dumps([finding._asdict() for finding in found], indent=1))
     else:

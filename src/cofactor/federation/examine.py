@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import shutil
 import socket
 import ssl
@@ -28,19 +29,24 @@ class Finding(NamedTuple):
     words: str
 
 
-def examine(path: Path) -> list[Finding]:
-    """Look at a federation from where one stands: the coordinator's folder, or a client's invite."""
+def examine(path: Path, passphrase: str | None = None) -> list[Finding]:
+    """Look at a federation from where one stands: the coordinator's folder, a client's folder, or its invite."""
     if (path / FILE).exists():
         federation = Federation.read(path)
         root = (path / "root" / "rootCA.pem").read_text()
         certificates = [path / "root" / "rootCA.pem", path / "server" / "startup" / "server.crt"]
         place = federation.host, federation.port, federation.enrol_port
+    elif (path / "startup" / "fed_client.json").exists():
+        service = json.loads((path / "startup" / "fed_client.json").read_text())["servers"][0]["service"]["target"]
+        host, _, port = service.rpartition(":")
+        root, place = (path / "startup" / "rootCA.pem").read_text(), (host, int(port), int(port) + 1)
+        certificates = [path / "startup" / "client.crt"]
     elif path.is_file():
-        invite = Invite.read(path)
+        invite = Invite.read(path, passphrase)
         root, place = invite.root, (invite.host, invite.port, invite.enrol_port)
         certificates = list(path.parent.glob(f"{invite.client}-home/startup/client.crt"))
     else:
-        raise CofactorError(f"{path}: expected the folder of a federation, or an invite; found neither.")
+        raise CofactorError(f"{path}: expected the folder of a federation or of a client, or an invite; found none.")
     return [*_versions(), *_certificates(certificates), *_disk(path), *_server(root, *place)]
 
 
