@@ -123,13 +123,15 @@ def meets(real: Real, name: str, method: str, draw: random.Random) -> str:
     fault, who = draw.choice(FAULTS), draw.choice(real.names)
     settings = {"rank": 4, "method": method, "rounds": ROUNDS, "tol": 0.0, "seed": 2}
     process = real.begin(name, **settings, federation={"silence": 20})
+    note = real.home / name / "federation.json"
+    wait_for(note.exists, "the run")
     if draw.random() < 0.7:
         real.reach(name, draw.randrange(1, ROUNDS // 2))
     else:  # while the job begins
-        time.sleep(draw.uniform(1, 6))
+        time.sleep(draw.uniform(0, 6))
     fault(real, who, draw)
     process.wait(300)
-    jobs = len(json.loads((real.home / name / "federation.json").read_text())["jobs"])
+    jobs = len(json.loads(note.read_text())["jobs"])
     return f"{fault.__name__} {who}: {jobs} jobs"
 
 

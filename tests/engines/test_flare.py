@@ -59,6 +59,50 @@ def test_secure_sums_give_the_factor_and_show_no_message():
     assert not any(isinstance(step["answer"], Message) for step in steps)
 
 
+class Gone:
+    """Client 3 is gone from one order of round 3 on: its step, or what it is asked for next (keys, masks, shares)."""
+
+    def __init__(self, order):
+        self.order, self.count, self.over = order, None, False
+
+    def __call__(self, client, frame, reply):
+        order = unpack(frame)
+        if client != "c3" or order["op"] == "ping":
+            return None if client == "c3" and self.over else reply
+        if order["op"] == "step" and order["v"]["t"] == 3:
+            self.count = 0
+        elif self.count is not None:
+            self.count += 1
+        self.over = self.over or (self.count is not None and self.count >= self.order)
+        return None if self.over else reply
+
+
+@pytest.mark.parametrize(
+    ("name", "order"), [*(("exact", i) for i in range(8)), ("fedavg", 0), ("fedavg", 4), ("fedavg", 6)]
+)
+def test_a_client_that_is_lost_in_any_phase_of_a_secure_sum(name, order, tmp_path, monkeypatch):
+    """Its step counts if its message is in the sum, and else for neither side: the run goes on to the quiet factor."""
+    for what, seconds in (("LOOK", 0.01), ("AGAIN", 0.02), ("PING", 0.05)):
+        monkeypatch.setattr(flare_clients, what, seconds)
+    Xs, start = blocks((12, 9, 15, 11, 10), features=8), {"start": "random"} if name == "exact" else {}
+    method = catalog.make(name, 3, **start)
+    plan, gone, checkpoint = Plan(rounds=8, seed=1, secure=True), Gone(order), Checkpoint(tmp_path / "server.npz")
+    engine, _ = flare_over(method, Xs, plan, keep=tmp_path, tamper=gone, patience=Patience(silence=0.3))
+    with pytest.raises(Short):
+        run(method, Xs, plan, engine=engine, checkpoint=checkpoint)
+    assert gone.over
+    engine, _ = flare_over(method, Xs, plan, keep=tmp_path)
+    found = run(method, Xs, plan, engine=engine, checkpoint=checkpoint)
+    np.testing.assert_allclose(found.factor, run(method, Xs, plan).factor, rtol=0, atol=1e-5)
+    engine, _ = flare_over(method, Xs, plan, tamper=Gone(order), patience=Patience(silence=0.3, least=3))
+    if name == "exact":  # its part would stay in the sums
+        with pytest.raises(LeftOut, match="c3: given up; the others begin anew"):
+            run(method, Xs, plan, engine=engine)
+        return
+    counts = [line.participants for line in run(method, Xs, plan, engine=engine).history]
+    assert (counts[:3], set(counts[3:])) == ([5, 5, 5], {4} if order < 5 else {5, 4})
+
+
 def test_what_masks_and_honest_clients_rest_on_travels_whole():
     """Terms with neighbours, and costs that assume honest clients: a private secure run through bytes pays them."""
     terms = Terms(b"name", tuple(range(12)), 5, 6, 4)

@@ -155,6 +155,10 @@ class Session(Protocol):
         """Let the participants step, and call ``work(host, answers, *arguments)`` as :meth:`everywhere` does."""
         ...
 
+    def used(self, clients: Sequence[int], t: int) -> None:
+        """Hear whose messages a :meth:`step` of round t has brought into a sum: the steps of others do not count."""
+        ...
+
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Write the state after the last round of the history, that of clients next to them."""
         ...

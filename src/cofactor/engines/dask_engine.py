@@ -159,6 +159,9 @@ class DaskSession:
         self._remember(shared, t, participants)
         return self.everywhere(stepped, (shared, t, participants), work, *arguments)
 
+    def used(self, clients: Sequence[int], t: int) -> None:
+        """Those of all: whoever is lost is rebuilt, and the round repeated."""
+
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Let every host write its states next to the checkpoint; the server's part is written here, last."""
         checkpoint = _anywhere(checkpoint)

@@ -68,6 +68,7 @@ class FlareSession:
         self.clients, self.method, self.read = clients, method, engine.read
         self.n_clients, self.n_features = len(clients.names), engine.n_features
         self.counted = np.full(self.n_clients, -1)
+        self.asked = 0
         self.unkept: set[int] = set()
         least = clients.patience.least
         self.least = self.n_clients if least is None or method.traits.complete else min(least, self.n_clients)
@@ -84,12 +85,25 @@ class FlareSession:
                 self.clients.drop(j, "reply")
                 continue
             answers.append(Answer(np.array([j]), message))
-        self._enough(len(answers), len(participants), t)
-        if self.clients.absent and adds_up(self.method.traits, t):
-            raise LeftOut(self.clients.gone())
+        self._check([answer.client for answer in answers], len(participants), t)
         for answer in answers:
             self.counted[answer.client] = t
         return answers
+
+    def used(self, clients: Sequence[int], t: int) -> None:
+        """Count the steps of these clients; those of the others are taken back.
+
+        What a private run has released it cannot release again: it goes on with the clients that there are.
+        """
+        if self.method.traits.allowance is None:
+            self._check(clients, self.asked, t)
+        self.counted[list(clients)] = t
+
+    def _check(self, used: Sequence[int], asked: int, t: int) -> None:
+        """End the job if too few have answered, or if one was given up whose part stays in the sums of the others."""
+        self._enough(len(used), asked, t)
+        if self.clients.absent - set(used) and adds_up(self.method.traits, t):
+            raise LeftOut(self.clients.gone())
 
     def _step(self, shared: Shared, t: int, participants: Array, work: list[Any] | None) -> dict[int, Any]:
         """Order a step, and the others to join where a stage begins; notice who cannot keep its state."""
@@ -135,8 +149,7 @@ class FlareSession:
             )
         found = self._step(shared, t, participants, [work.__name__, *arguments])
         self._enough(len(found), len(participants), t)
-        for j in found:
-            self.counted[j] = t
+        self.asked = len(participants)
         return [value["answer"] for value in found.values()]
 
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:

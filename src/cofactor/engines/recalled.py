@@ -66,6 +66,10 @@ class RecalledSession:
         """As the engine does."""
         return self.session.step(shared, t, participants, work, *arguments)
 
+    def used(self, clients: Sequence[int], t: int) -> None:
+        """As the engine does."""
+        self.session.used(clients, t)
+
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Save nothing: the one round is over, and its messages are kept."""
 

@@ -112,6 +112,7 @@ class SecureSession:
         name = self.session.everywhere(token)[0]  # never used again
         clients = tuple(int(j) for j in participants)
         sums, found = add_messages(name, clients, schema, registry=self.registry, ask=self._ask)
+        self.session.used(found.survivors, t)
         costs, dtypes = next(iter(heads.values()))
         sums = sums._replace(cost=costs, dtypes=dtypes)
         if found.spares:
@@ -134,6 +135,10 @@ class SecureSession:
     def step(self, shared: Shared, t: int, participants: Array, work: Callable[..., Any], *arguments: Any) -> list[Any]:
         """As the engine does."""
         return self.session.step(shared, t, participants, work, *arguments)
+
+    def used(self, clients: Sequence[int], t: int) -> None:
+        """As the engine does."""
+        self.session.used(clients, t)
 
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """As the engine does."""

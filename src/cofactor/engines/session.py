@@ -169,6 +169,9 @@ class TeamSession:
         """Step this process's participants, and call it with the host of every process and its answers."""
         return self.everywhere(stepped, (shared, t, participants), work, *arguments)
 
+    def used(self, clients: Sequence[int], t: int) -> None:
+        """Those of all: nobody is lost here without an error."""
+
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Write the state of this process."""
         checkpoint.save(State(shared, self.host.states(), history), self.team)
