@@ -38,7 +38,7 @@ def hostile_server(path):
     plain = FlareWire._carry
 
     def _carry(self, ticket, client, frame, timeout):
-        for _ in range(5 if ticket <= 100 else 0):
+        for _ in range(5 if ticket <= 70 else 0):
             with LOCK:
                 bad = damaged(frame, DRAW)
             with self.engine.new_context() as context:
