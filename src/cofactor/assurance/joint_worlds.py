@@ -45,11 +45,13 @@ class View(NamedTuple):
     run: Any
     method: Any
     everybody: bool
+    others: int | None
 
     @property
     def honest(self) -> int:
         """How many clients' noise is in what the attacker sees."""
-        return self.method.allowance.parts.full if self.everybody else self.method.allowance.parts.least
+        least, full = self.method.allowance.parts
+        return self.others or (full if self.everybody else least)
 
 
 def joint(
@@ -61,31 +63,50 @@ def joint(
     confidence: float = 0.99,
     run: Any = None,
     everybody: bool = False,
+    others: int | None = None,
 ) -> Joint:
     """Run all rounds many times with a unit and without it; return the lower bound on mu.
 
     ``without`` is None where a client has nothing. ``run`` is what is run in place of the method, whose claim and noise
     it is held against: an audit that never fails is none. ``everybody``: no client dropped out of the secure sums.
+    ``others``: the attacker is one participant without the server, and sees the sum of so many honest clients at most.
     """
-    view, data = View(run or method, method, everybody), (without, present)
-    found = [[_score(view, data, there, seed) for seed in range(releases)] for there in (True, False)]
+    view, data = View(run or method, method, everybody, others), (without, present)
+    shared = method.start(present.shape[1], np.random.default_rng(0))
+    begin = shared, _silent(method, data, shared, 0)
+    found = [[_score(view, data, begin, (int(there), seed)) for seed in range(releases)] for there in (True, False)]
     scores = [np.array([score for score, _ in world]) for world in found]
     possible = max(distance for world in found for _, distance in world)
     lower = statistics.mu_lower(scores[0], scores[1], confidence)
     return Joint(lower, float(np.sqrt(possible)), claimed_mu(method))
 
 
-def _score(view: View, data: tuple[Data | None, Data], there: bool, seed: int) -> tuple[float, float]:
-    """Return the log likelihood ratio of one run, and the sum of ``|a_1 - a_0|^2 / sigma^2``, which is its mu^2."""
-    method, honest = view.method, view.honest
-    silent, allowance, score, distance = scaled(method, 0.0), method.allowance, 0.0, 0.0
-    shared, rng = method.start(data[1].shape[1], np.random.default_rng(0)), np.random.default_rng([int(there), seed])
+Silent = tuple[Message, dict[str, Any]]
+"""What a client sends without noise where the unit is there, and the arrays where it is not."""
+
+
+def _silent(method: Any, data: tuple[Data | None, Data], shared: Shared, t: int) -> Silent:
+    silent = scaled(method, 0.0)
+    with_it = step_of(silent, data[1], shared, t, np.random.default_rng(t))
+    if data[0] is None:
+        return with_it, {}
+    return with_it, step_of(silent, data[0], shared, t, np.random.default_rng(t)).arrays
+
+
+def _score(
+    view: View, data: tuple[Data | None, Data], begin: tuple[Shared, Silent], seed: tuple[int, int]
+) -> tuple[float, float]:
+    """Return the log likelihood ratio of one run, and the sum of ``|a_1 - a_0|^2 / sigma^2``, which is its mu^2.
+
+    ``begin`` is the start, the same in all runs, and what the first round sends there; ``seed`` names the world first.
+    """
+    method, honest, allowance = view.method, view.honest, view.method.allowance
+    shared, (with_it, old), score, distance = *begin, 0.0, 0.0
+    rng = np.random.default_rng(seed)
     for t in range(len(allowance.shares)):
-        with_it = step_of(silent, data[1], shared, t, np.random.default_rng(t))
-        old: dict[str, Any] = {}
-        if data[0] is not None:
-            old = step_of(silent, data[0], shared, t, np.random.default_rng(t)).arrays
-        seen = _seen(view, data[there], with_it, at=(shared, t), rng=rng)
+        if t > 0:
+            with_it, old = _silent(method, data, shared, t)
+        seen = _seen(view, data[seed[0]], with_it, at=(shared, t), rng=rng)
         for name, x in seen.arrays.items():
             a, b = old.get(name, 0.0), with_it.arrays[name]
             sigma = allowance.sigma(t, name, with_it.cost[name].clip, honest, honest if view.everybody else 0)
@@ -99,7 +120,8 @@ def _score(view: View, data: tuple[Data | None, Data], there: bool, seed: int) -
 def _seen(view: View, X: Data | None, like: Message, *, at: tuple[Shared, int], rng: np.random.Generator) -> Message:
     """Return the sum that an attacker sees: one client's message, and the noise of the other honest ones."""
     (shared, t), run = at, view.run
-    own = absent(run, like, t, rng) if X is None else step_of(run, X, shared, t, rng)
+    known = rng if run.allowance.privacy.insecure_seed is not None else np.random.default_rng(t)  # seeds of solvers are
+    own = absent(run, like, t, rng) if X is None else step_of(run, X, shared, t, known)
     messages = [own, *(absent(run, like, t, rng) for _ in range(view.honest - 1))]
     seeds = [message.spare for message in messages if message.spare]
     return run.allowance.spared(total(messages), seeds) if view.everybody and seeds else total(messages)

@@ -99,7 +99,7 @@ def run(
         history[-1] = history[-1]._replace(ended=ended)
         factor, known = in_order(method.factor(shared), shared.memory)
         done = session.finish(factor, work)
-        spent, said = (math.inf, "") if ledger is None else (history[-1].epsilon, paying.remark_of(method, shared))
+        spent, said = (math.inf, "") if ledger is None else (ledger.spent, paying.remark_of(method, shared))
         found = Run(factor, done.codes, history, ended, ledger, spent, findings=done.findings, remark=said, **known)
         return _told(found, done.used, absent=np.flatnonzero(over.never))
 

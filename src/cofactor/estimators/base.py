@@ -31,7 +31,7 @@ from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
 from cofactor.local import arrays, devices
 from cofactor.method import Method
-from cofactor.methods.build import AUTO, Facts, build, rank_of, refuse, refuse_shown, settle
+from cofactor.methods.build import AUTO, Facts, budget_of, build, rank_of, refuse, refuse_shown, settle
 from cofactor.methods.catalog import ENTRIES
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
@@ -133,6 +133,11 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         codes = [devices.plain(W) for W in self.codes_]
         return self._contained(codes if clients.is_many(X) else clients.in_order(codes, held.rows), X)
 
+    @property
+    def _budget(self) -> Privacy | None:
+        """What the fit may cost: a method object may have a budget of its own, and then nothing else is told either."""
+        return budget_of(self.method, self.privacy)
+
     def _plan(self) -> Plan:
         """Return how the fit goes."""
         return Plan(
@@ -140,7 +145,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             self.participation,
             self.tol,
             seed_of(self.random_state),
-            privacy=self.privacy,
+            privacy=self._budget,
             secure=self.secure,
         )
 
@@ -215,7 +220,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         def convert(x: Any, client: Any) -> Data:
             return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **SHAPE_ONLY), client)
 
-        how: dict[str, Any] = {"features": self.features, "layer": self.layer, "empty": self.privacy is not None}
+        how: dict[str, Any] = {"features": self.features, "layer": self.layer, "empty": self._budget is not None}
         return clients.split(X, groups, kind=self._kind, convert=convert, **how)
 
     def _prepared(

@@ -71,7 +71,7 @@ class Factored(Federated):
         of X (one matrix, or a list of clients). ``pandas.DataFrame(model.markers())`` is a table.
         """
         check_is_fitted(self)
-        if self.privacy is not None:
+        if self._budget is not None:
             raise PrivacyError(
                 "markers are refused after a private fit: they need sums over all rows, which would leave without "
                 "noise and outside the budget. The weights in components_ are what was paid for."
@@ -99,7 +99,7 @@ class Factored(Federated):
         """What a reader of AnnData should know of the fit; of a private one no errors."""
         facts = {"method": str(self.method), "n_components": len(self.components_), "prepare": self._preparation.text}
         facts |= {"cofactor": version("cofactor"), "features": self.features}
-        if self.privacy is not None:
+        if self._budget is not None:
             return {**facts, "epsilon": float(self.epsilon_)}
         known = {"rounds": "n_rounds_", "error": "reconstruction_err_"}
         return {**facts, **{name: vars(self)[held] for name, held in known.items() if held in vars(self)}}
@@ -142,7 +142,7 @@ class Factored(Federated):
         factor goes on on all of them, in whatever order they come. ``codes_``, ``clients_`` and
         ``reconstruction_err_`` are those of the new rows.
         """
-        if self.privacy is not None or self.secure:
+        if self._budget is not None or self.secure:
             raise PrivacyError("partial_fit is refused with privacy or secure sums: it needs each client's summary.")
         if losses.options(self.beta_loss, self.alpha_W, self.alpha_H, self.l1_ratio, self.orthogonality):
             raise CofactorError("partial_fit: expected plain least squares, found another beta_loss, or a penalty.")

@@ -179,9 +179,21 @@ class FederatedNMF(Factored):
             raise CofactorError("init='random': expected neither W nor H to begin at; take init='custom'.")
         if W is not None and self.engine is not None:
             raise CofactorError("W: expected clients in this process (engine=None) to begin at codes; give H instead.")
-        if sample_weight is not None and self.privacy is not None:
-            raise PrivacyError("sample_weight is refused in a private fit: noise is made for rows that count once.")
+        if self._budget is not None:
+            self._refuse_private(W, sample_weight)
         return Given(H, W, sample_weight, losses.number(self.beta_loss))
+
+    def _refuse_private(self, W: Any, sample_weight: Any) -> None:
+        """Refuse what would read rows without noise, before any row is read."""
+        if sample_weight is not None:
+            raise PrivacyError("sample_weight is refused in a private fit: noise is made for rows that count once.")
+        if W is not None:
+            raise PrivacyError(
+                "W is refused in a private fit: the factor to begin at would be computed from all rows without noise. "
+                "Give a public factor H instead."
+            )
+        if self.n_components == "auto":
+            raise PrivacyError("n_components='auto' is refused in a private fit: it reads all rows without noise.")
 
     def _asked(self, given: Given) -> tuple[str | Method, dict[str, Any]]:
         """Return the method, which another loss changes, and options of penalties and of a start that is given."""
@@ -202,8 +214,6 @@ class FederatedNMF(Factored):
     def _rank(self, facts: Facts, data: list[Data]) -> int:
         if self.n_components != "auto":
             return super()._rank(facts, data)
-        if self.privacy is not None:
-            raise PrivacyError("n_components='auto' is refused in a private fit: it reads all rows without noise.")
         return select_rank(data, seed=seed_of(self.random_state), engine=self.engine).suggestion
 
     def __sklearn_tags__(self) -> Tags:

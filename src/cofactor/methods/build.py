@@ -12,7 +12,7 @@ from cofactor.methods.auto import Choice, choose, density_of
 from cofactor.methods.catalog import Entry
 from cofactor.methods.refusals import GROUPED, MATCHED, NOT_ADDITIVE, SKETCH
 from cofactor.plan import ROUNDS, Plan, Stream
-from cofactor.privacy.allowance import WHOLE, Parts, honest_of
+from cofactor.privacy.allowance import WHOLE, Parts, Privacy, honest_of
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.types import CofactorError, Data
 
@@ -62,6 +62,8 @@ def refuse(method: str | Method, plan: Plan, options: Mapping[str, Any], kinds: 
     entry = catalog.find(method, AUTO)
     if entry.kind in kinds:
         _refuse(entry, plan, options)
+        if plan.privacy is not None:  # a method without a private form says so now
+            build(method, 1, replace(plan, secure=False), Facts(), options)
     return entry.kind
 
 
@@ -76,6 +78,12 @@ def refuse_shown(features: str = "same", *, groups: Any = None) -> None:
 def kind_of(method: str | Method) -> str:
     """Return what the data of a method are."""
     return refuse(method, Plan(), {}, ())
+
+
+def budget_of(method: str | Method, privacy: Privacy | None) -> Privacy | None:
+    """Return what a run may cost: what is asked for, or the budget of a method object that has one of its own."""
+    allowance = None if privacy is not None or isinstance(method, str) else method.traits.allowance
+    return privacy if allowance is None else allowance.privacy
 
 
 def rank_of(method: str | Method) -> int | None:
