@@ -39,7 +39,7 @@ def test_messages_grow_with_the_features_and_not_with_their_square(rng):
 
 
 def test_a_sketch_that_is_too_narrow_is_refused():
-    with pytest.raises(CofactorError, match="width: expected at least the rank 3"):
+    with pytest.raises(CofactorError, match="width: expected a whole number of at least the rank 3"):
         ranged(privacy(), width=2)
 
 

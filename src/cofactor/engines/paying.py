@@ -22,6 +22,7 @@ from cofactor.method import Method
 from cofactor.plan import Plan
 from cofactor.privacy import account
 from cofactor.privacy.accountant import Cost, Ledger, spend
+from cofactor.privacy.allowance import WHOLE
 from cofactor.privacy.charges import Beside, Charges, Costs, same
 from cofactor.privacy.errors import LedgerError, PrivacyError, ReleasedError
 from cofactor.types import Array, ClientError, Message, Shared
@@ -30,9 +31,9 @@ from cofactor.types import Array, ClientError, Message, Shared
 def check_noise(method: Method, *, masks: bool) -> None:
     """Refuse to show single messages that carry only their part of the noise."""
     allowance = method.traits.allowance
-    if allowance is not None and allowance.parts.least > 1 and not masks:
+    if allowance is not None and allowance.parts != WHOLE and not masks:  # spare noise comes with its seed
         raise PrivacyError(
-            f"this budget gives every message 1/{allowance.parts.least} of the noise, for secure summation, and this "
+            f"this budget gives every message 1/{max(allowance.parts)} of the noise, for secure summation, and this "
             "engine does not mask messages. Use the engine Secure(), or parts=WHOLE."
         )
 

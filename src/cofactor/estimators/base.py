@@ -154,11 +154,11 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in TAKES)  # of a subclass too
         check_takes(refuse(chosen, plan, options, TAKES[name]), chosen, name)
         engine = self._carrier(plan)  # a text, or a device that is not there, is refused before data are read
-        came, X = X, settled(X)
         preparation = Preparation.of(self.prepare)
         if plan.privacy is not None:
             preparation.check_private()
             refuse_shown(self.features, groups=groups)
+        came, X = X, settled(X)
         held = self._held(X, groups)
         preparation, whole = self._prepared(preparation, held, plan, engine)
         start = given.start(held, whole)
@@ -206,7 +206,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             raise CofactorError(
                 "device: expected no engine beside it, found one; give it to the engine: Inline(device=...)."
             )
-        devices.find(self.device)
+        devices.refuse(self.device, self._kind.name, private=plan.privacy is not None)
         return carrier(Inline(device=self.device), plan)
 
     def _held(self, X: Any, groups: Any) -> clients.Clients:

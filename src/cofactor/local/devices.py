@@ -131,7 +131,7 @@ def place_all(Xs: Sequence[Data], device: Any, kind: str, *, private: bool) -> l
 
 def refuse(device: Any, kind: str, *, private: bool) -> Any:
     """Return a device of torch, or refuse one that is not there, and runs that would not use it."""
-    where = find(device)
+    where = device if private else find(device)
     if private or kind not in KINDS:
         found = "a private run" if private else f"data of the kind {kind!r}"
         raise CofactorError(f"device {str(where)!r}: expected a method on real numbers without noise, found {found}.")

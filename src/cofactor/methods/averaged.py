@@ -43,6 +43,7 @@ class Averaged:
     half-problem of H to d random ones, drawn anew for every update and known to the client alone; the loss is then that
     of the sketched rows. ``codes_first=False`` updates H before W in every sweep. ``calm`` is rho of
     :class:`~cofactor.combine.aggregators.Calmed` where clients are absent; 0 is never calm.
+    ``tells`` is whether a client may say that it has too few rows for a sketch: not where it is private.
     """
 
     rank: int
@@ -61,6 +62,7 @@ class Averaged:
     rounds: int | None = None
     codes_update: Update | None = None
     calm: float = 10.0
+    tells: bool = True
 
     @cached_property
     def traits(self) -> Traits:
@@ -81,7 +83,7 @@ class Averaged:
             raise PrivacyError(NONE)
         # from a start of its own a client's update is all of its factor
         align = self.align if merge == self.aggregator else None
-        method = replace(self, aggregator=merge, align=align, common_start=True)
+        method = replace(self, aggregator=merge, align=align, common_start=True, tells=False)
         return client_level(method, privacy, rounds=rounds, parts=parts)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
@@ -94,7 +96,7 @@ class Averaged:
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Draw random codes, and a random factor where starts are independent; say so where there is no sketch."""
-        if self.sketch and self.sketch.draw(data.shape[0], self.rank, np.random.default_rng(0)) is None:
+        if self.sketch and self.tells and self.sketch.draw(data.shape[0], self.rank, np.random.default_rng(0)) is None:
             warnings.warn(
                 f"a client of {data.shape[0]} rows has too few of them for a sketch at rank {self.rank} (it takes more "
                 f"than {4 * self.rank}): it works on all of its rows, as the method without a sketch does.",

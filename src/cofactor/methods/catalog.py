@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 from cofactor.combine.aggregators import Barycentric, Mean
@@ -93,8 +94,8 @@ def dp_range(
     ``width`` is r, the columns of the sketch (2 k + 20 unless given); ``outliers`` as in dp-moments.
     """
     chosen = 2 * rank + 20 if width is None else width
-    if chosen < rank:
-        raise CofactorError(f"width: expected at least the rank {rank}. Found {chosen}.")
+    if not isinstance(chosen, Integral) or chosen < rank:
+        raise CofactorError(f"width: expected a whole number of at least the rank {rank}. Found {chosen}.")
     factorize = Alone(Summed(rank), ROUNDS)
     return ranged(rank, privacy=privacy, factorize=factorize, width=chosen, outliers=outliers, parts=parts)
 

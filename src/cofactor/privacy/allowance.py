@@ -60,6 +60,9 @@ class Privacy:
             check_positive("clip", self.clip)
         if not (isinstance(self.curious, Integral) and self.curious >= 0):
             raise ParameterError(f"curious must be a whole number of clients, 0 or more. Found {self.curious!r}.")
+        seed = self.insecure_seed
+        if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
+            raise ParameterError(f"insecure_seed must be a whole number, 0 or more, or None. Found {seed!r}.")
 
 
 class Parts(NamedTuple):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from numbers import Real
 
 import numpy as np
 from scipy.optimize import brentq
@@ -24,15 +25,15 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 def check_delta(delta: float) -> float:
     """Return delta if it is in (0, 1)."""
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must be in (0, 1). Found {delta}.")
+    if not (isinstance(delta, Real) and 0 < delta < 1):
+        raise ParameterError(f"delta must be in (0, 1). Found {delta!r}.")
     return float(delta)
 
 
 def check_positive(name: str, value: float) -> float:
     """Return the value if it is positive and finite."""
-    if not 0 < value < math.inf:
-        raise ParameterError(f"{name} must be positive and finite. Found {value}.")
+    if not (isinstance(value, Real) and 0 < value < math.inf):
+        raise ParameterError(f"{name} must be positive and finite. Found {value!r}.")
     return float(value)
 
 
