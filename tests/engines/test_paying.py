@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +28,7 @@ from cofactor.methods.wrapped import Wrapped
 from cofactor.plan import Plan
 from cofactor.privacy import Privacy, account, spend
 from cofactor.privacy.charges import Beside
-from cofactor.privacy.errors import DamagedLedgerError, LedgerError, ReleasedError
+from cofactor.privacy.errors import DamagedLedgerError, LedgerError, OtherDataError, ReleasedError
 from cofactor.types import CofactorError
 
 Xs = [np.random.default_rng(j).random((10 + j, 5)) for j in range(3)]
@@ -204,3 +207,157 @@ with held(Path(sys.argv[1]), "it"):
     with held(lock, "it", wait=0):
         assert lock.exists()
     assert not lock.exists()
+
+
+# --- a run that goes on: with its own data, whatever its checkpoint says ---
+
+
+def half(tmp_path, method: Any, data=Xs) -> Checkpoint:
+    """A run that ended after three rounds of six."""
+    checkpoint = Checkpoint(tmp_path / "c.npz")
+    run(method, data, checkpoint=checkpoint, callbacks=[lambda line, shared: line.round == 2])
+    return checkpoint
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path) -> None:
+    checkpoint, left = half(tmp_path, averaged()), []
+    for other in ([Xs[0][:-1], *Xs[1:]], [Xs[0] + 1e-9, *Xs[1:]], [X[:, ::-1] for X in Xs]):
+        with pytest.raises(OtherDataError, match="expected the rows that the run began with, found other ones"):
+            run(Seen(averaged(), left), other, checkpoint=checkpoint)
+    assert left == []
+    secret = checkpoint.charges.with_suffix(".secret")
+    assert secret.stat().st_mode & 0o77 == 0
+    assert secret.read_text() not in checkpoint.charges.read_text()
+    aside = secret.rename(tmp_path / "aside")
+    with pytest.raises(LedgerError, match="expected the secret by which this run knows its data again, found none"):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    aside.rename(secret)
+    assert run(Seen(averaged(), left), Xs, checkpoint=checkpoint).epsilon == pytest.approx(1, rel=1e-9)
+    assert [t for rows, t in left if rows == 10] == [3, 4, 5]
+
+
+def edited(checkpoint: Checkpoint, change: Any) -> None:
+    with np.load(checkpoint.path) as file:
+        held = dict(file)
+    change(held)
+    with open(checkpoint.path, "wb") as out:
+        np.savez(out, **held)
+
+
+def history_of(held: dict[str, Any]) -> list[dict[str, Any]]:
+    return json.loads(str(held["history"]))
+
+
+def cut(held: dict[str, Any]) -> None:
+    held["history"] = np.array(json.dumps(history_of(held)[:-1]))
+
+
+def longer(held: dict[str, Any]) -> None:
+    held["history"] = np.array(json.dumps([*history_of(held), history_of(held)[-1]]))
+
+
+def cheaper(held: dict[str, Any]) -> None:
+    held["history"] = np.array(json.dumps([line | {"epsilon": 1e-6} for line in history_of(held)]))
+
+
+def other_factor(held: dict[str, Any]) -> None:
+    held["shared/factor"] = np.full_like(held["shared/factor"], 1e30)
+
+
+def no_numbers(held: dict[str, Any]) -> None:
+    held["shared/factor"] = np.full_like(held["shared/factor"], np.nan)
+
+
+def other_shape(held: dict[str, Any]) -> None:
+    held["shared/factor"] = held["shared/factor"][:, :-1]
+
+
+def without(held: dict[str, Any]) -> None:
+    del held["shared/factor"]
+
+
+FORGED = {
+    "a round less": (cut, "expected the results of 3 rounds, as many as are charged; the checkpoint holds 2"),
+    "a round more": (longer, "the checkpoint holds the results of 4 rounds, and 3 are charged"),
+    "no numbers": (no_numbers, "expected finite numbers in a factor of shape"),
+    "another shape": (other_shape, "expected finite numbers in a factor of shape"),
+    "no factor": (without, "expected a checkpoint, found something unreadable"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_checkpoint_of_a_private_run_does_not_go_on(tmp_path, name) -> None:
+    checkpoint, left = half(tmp_path, averaged()), []
+    change, words = FORGED[name]
+    edited(checkpoint, change)
+    with pytest.raises(CofactorError, match=words):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    assert left == []
+
+
+@pytest.mark.parametrize("change", [cheaper, other_factor])
+def test_whatever_a_checkpoint_says_the_rest_has_its_noise_and_the_total_is_true(tmp_path, change) -> None:
+    """Bounds and noise are those of the plan: a factor that somebody made up moves no message beyond them."""
+    checkpoint, left, seen = half(tmp_path, averaged()), [], []
+    edited(checkpoint, change)
+    found = run(Seen(averaged(), left), Xs, checkpoint=checkpoint, watch=lambda t, answers: seen.extend(answers))
+    assert found.epsilon == pytest.approx(1, rel=1e-9)
+    assert [t for rows, t in left if rows == 10] == [3, 4, 5]
+    costs = averaged().allowance.costs(3)
+    assert all(r.message.cost["factor"].cost == costs["factor"] for r in seen)
+    again = run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    assert again.epsilon == pytest.approx(1, rel=1e-9)
+
+
+def test_another_seed_changes_who_takes_part_and_not_what_it_costs(tmp_path) -> None:
+    checkpoint = half(tmp_path, averaged())
+    assert run(averaged(), Xs, seed=7, checkpoint=checkpoint).epsilon == pytest.approx(1, rel=1e-9)
+
+
+# --- disks that are full, or cannot be written ---
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_where_the_disk_fails_nothing_leaves(tmp_path, monkeypatch, error) -> None:
+    """The first write is of the charges: no client has stepped, whatever fails."""
+    left, real = [], os.fsync
+
+    def fails(place: int) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    checkpoint = Checkpoint(tmp_path / "c.npz")
+    with pytest.raises(OSError, match=os.strerror(error)):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    assert left == []
+    monkeypatch.setattr(os, "fsync", real)
+    assert run(Seen(averaged(), left), Xs, checkpoint=checkpoint).epsilon == pytest.approx(1, rel=1e-9)
+
+
+def test_a_disk_that_is_full_in_the_third_round_ends_the_run_for_good(tmp_path, monkeypatch) -> None:
+    left, real, checkpoint = [], os.fsync, Checkpoint(tmp_path / "c.npz")
+
+    def full(place: int) -> None:
+        if len(left) == 9:  # three clients have stepped three times: the result of round 2 is to be kept
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(place)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    monkeypatch.setattr(os, "fsync", real)
+    with pytest.raises(ReleasedError, match="the checkpoint holds 2"):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    assert len(left) == 9
+
+
+def test_a_clock_that_runs_backwards_changes_nothing(tmp_path, monkeypatch) -> None:
+    ticks = iter(range(10**6, 0, -1))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr(time, "time", lambda: float(next(ticks)))
+    checkpoint, left = Checkpoint(tmp_path / "c.npz"), []
+    with pytest.raises(Killed):
+        run(Seen(averaged(), left, ends_in=3), Xs, checkpoint=checkpoint)
+    with pytest.raises(ReleasedError):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    assert len(charged(checkpoint)) == 4

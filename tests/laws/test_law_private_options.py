@@ -1,7 +1,7 @@
 """Every option of estimators, runs, files, methods and the command line has a decision where a run is private.
 
-Either it is refused, before anything of the data is read; or it is allowed, for the reason that is written here: what it
-changes does not depend on the data, or has a bound and is paid for. An option without a decision fails.
+Either it is refused, before anything of the data is read; or it is allowed, for the reason that is written here: what
+it changes does not depend on the data, or has a bound and is paid for. An option without a decision fails.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Unread:
     """Data that nobody may look at."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__array__" and name != "__len__":
+        if name.startswith("__") and name not in ("__array__", "__len__"):
             return object.__getattribute__(self, name)
         pytest.fail(f"the data were read: {name}")
 
@@ -364,7 +364,9 @@ def test_options_of_methods_are_as_decided(name: str, option: str) -> None:
         return
     method = scaled(private_form(name, **({} if decided.value is None else {option: decided.value})), 0.0)
     start, (base, *_) = small_clients(method, 1)
-    tried = [u for u in units(method, base[:4]) if u[0] in ("huge, float64, dense", "one square survives, float32, csr")]
+    tried = [
+        u for u in units(method, base[:4]) if u[0] in ("huge, float64, dense", "one square survives, float32, csr")
+    ]
     for t in kinds(method):
         for shared in method.late(start, t):
             for by, before, after in tried or list(units(method, base[:4]))[:2]:
@@ -402,6 +404,7 @@ VERBS = {
     "approve": "policies of clients say what they take part in",
     "watch": "what the history of a run holds",
     "federation init": "certificates",
+    "federation invite": "certificates",
     "reproduce": "public data",
     "demo": "public data",
     "doctor": "made-up data",

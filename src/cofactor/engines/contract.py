@@ -131,6 +131,8 @@ class Session(Protocol):
     method: Method
     masks: bool
     """Whether nobody sees the message of a single client."""
+    aloof: bool
+    """Whether clients are organisations of their own, which know their data again by themselves."""
 
     def round(self, shared: Shared, t: int, participants: Array) -> list[Answer]:
         """Let the participants step; return their checked messages in client order, or one answer with their total.

@@ -128,6 +128,7 @@ class DaskSession:
     """The driver's side of a run."""
 
     masks = False
+    aloof = False
 
     def __init__(self, hosts: Hosts, method: Method) -> None:
         self.hosts, self.method = hosts, method

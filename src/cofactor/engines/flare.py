@@ -63,6 +63,7 @@ class FlareSession:
     """The server's side of a run: the clients, and the last round in which each one's answer was used."""
 
     masks = False
+    aloof = True
 
     def __init__(self, engine: Flare, clients: Clients, method: Method) -> None:
         self.clients, self.method, self.read = clients, method, engine.read

@@ -172,6 +172,8 @@ def _begin(
     """Start anew, or where the checkpoint ended."""
     saved = session.load(checkpoint) if checkpoint else None
     if saved is not None:  # a run that has ended may go on for more rounds
+        if method.traits.allowance is not None:
+            paying.check_factor(saved.shared, method.rank, session.n_features)
         return saved.shared, [line._replace(ended="") for line in saved.history]
     return method.start(session.n_features, address(seed, SERVER, -1), start), []
 

@@ -8,10 +8,12 @@ repeated. A ledger over runs (``Privacy(ledger=...)``) is held alone for the who
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.contract import Rebuilt, Session
@@ -25,7 +27,7 @@ from cofactor.privacy.accountant import Cost, Ledger, spend
 from cofactor.privacy.allowance import WHOLE
 from cofactor.privacy.charges import Beside, Charges, Costs, same
 from cofactor.privacy.errors import LedgerError, PrivacyError, ReleasedError
-from cofactor.types import Array, ClientError, Message, Shared
+from cofactor.types import Array, ClientError, CofactorError, Message, Shared
 
 
 def check_noise(method: Method, *, masks: bool) -> None:
@@ -41,6 +43,15 @@ def check_noise(method: Method, *, masks: bool) -> None:
 def remark_of(method: Any, shared: Shared) -> str:
     """Return what a private method has to say of its factor."""
     return method.remark(shared)
+
+
+def check_factor(shared: Shared, rank: int, features: int) -> None:
+    """Refuse to go on from what is no factor: clients must not be the ones who find out."""
+    if shared.factor.shape != (rank, features) or not np.isfinite(shared.factor).all():
+        raise CofactorError(
+            f"the checkpoint: expected finite numbers in a factor of shape {(rank, features)}, found others: it was "
+            "changed, or is of another run. Start a new run, with another checkpoint."
+        )
 
 
 def check_repeat(method: Method, t: int) -> None:
@@ -71,7 +82,7 @@ def opened(
         if allowance is not None:
             if charges is None and checkpoint is not None:
                 team.alone("the charges", lambda: till.hold_charges(stack, checkpoint))
-                till.charges = Together(till.beside, team)
+                till.charges = till.together = Together(till.beside, team)
             if allowance.privacy.ledger is not None:
                 team.alone("the ledger", lambda: till.hold_account(stack, Path(allowance.privacy.ledger)))
         yield till
@@ -88,6 +99,16 @@ class Together:
         """Return what was charged, by round."""
         return self.team.alone("the charges", lambda: self.beside.charged() if self.beside else [])
 
+    def know(self, tag: Callable[[bytes], str]) -> None:
+        """Refuse other data than those of the rounds that were charged; ``tag`` names the data by a secret."""
+        secret = self.team.alone("the charges", lambda: self.beside and self.beside.secret())
+        assert secret
+        data = tag(secret)
+        with self.team.guard("the charges"):
+            if self.beside is not None:
+                self.beside.know(data)
+        self.team.exchange("the charges")
+
     def charge(self, t: int, costs: Costs, participants: Array) -> None:
         """Write down the price of round t; all processes wait."""
         with self.team.guard("the charges"):
@@ -100,6 +121,7 @@ class Till:
     """Where a run pays. Only process 0 has the files; all processes wait for it."""
 
     beside: Beside | None = None
+    together: Together | None = None
     account: account.Account | None = None
     data = ""
 
@@ -126,12 +148,14 @@ class Till:
         if self.charges is not None:
             self._check_charged(self.charges.charged(), done, costs)
             self.run = self.charges.run
+        if self.together is not None and not self.session.aloof:
+            self.together.know(self._tag)
         if self.allowance.privacy.ledger is not None:
             secret = self.team.alone(
                 "the ledger", lambda: self.account and self.account.key and self.account.key.secret
             )
             assert secret
-            self.data = account.tag(self._fingerprints(secret), self.session.n_features, secret)
+            self.data = self._tag(secret)
             with self.team.guard("the ledger"):
                 if self.account is not None:
                     self.account.check(self.data, costs[done:])
@@ -160,6 +184,10 @@ class Till:
                 f"spent {spent}. A second release with fresh noise would cost that round again, so that this run "
                 "cannot go on. Start a new run with a budget of its own; what this one has spent stays spent."
             )
+
+    def _tag(self, secret: bytes) -> str:
+        """Return what the data of all clients together are known by."""
+        return account.tag(self._fingerprints(secret), self.session.n_features, secret)
 
     def _fingerprints(self, secret: bytes) -> list[int]:
         while True:

@@ -39,6 +39,7 @@ class RecalledSession:
     """The clients of an engine, and the messages that some of them have sent before."""
 
     masks = False
+    aloof = False
 
     def __init__(self, session: Session, kept: Mapping[int, Message]) -> None:
         self.session, self.kept, self.method = session, kept, session.method

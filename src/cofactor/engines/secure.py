@@ -86,7 +86,7 @@ class SecureSession:
                 f"keys: expected {session.n_clients} names, one for each client. Found {len(keys.names)}."
             )
         self.keys = keys
-        self.session, self.method = session, session.method
+        self.session, self.method, self.aloof = session, session.method, session.aloof
         self.n_clients, self.n_features = session.n_clients, session.n_features
         self.registry: dict[int, bytes] = {}
 

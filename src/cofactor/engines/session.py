@@ -108,6 +108,7 @@ class TeamSession:
     """One process's clients, and the exchange with the others."""
 
     masks = False
+    aloof = False
 
     def __init__(self, team: Team, host: Host, held: Held) -> None:
         self.team, self.host, self.method = team, host, host.method

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import secrets
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -13,7 +15,7 @@ from typing import Any, Protocol
 from cofactor.privacy import chain
 from cofactor.privacy.accountant import Cost, Mechanism, Unit
 from cofactor.privacy.book import Book
-from cofactor.privacy.errors import DamagedLedgerError, LedgerError
+from cofactor.privacy.errors import DamagedLedgerError, LedgerError, OtherDataError
 from cofactor.types import Array
 
 Costs = Mapping[str, Cost]
@@ -74,7 +76,12 @@ def entries_of(text: str) -> list[dict[str, Any]]:
 
 
 class Beside:
-    """The charges of a run from Python, in a file beside its checkpoint: one line for each round, not signed."""
+    """The charges of a run from Python, in a file beside its checkpoint: one line for each round, not signed.
+
+    Data are known again by a keyed hash in every line; its secret is in a file of its own, for its owner alone.
+    """
+
+    data: str | None = None
 
     def __init__(self, path: Path) -> None:
         self.book, self.entries = Book(path), list[dict[str, Any]]()
@@ -99,9 +106,34 @@ class Beside:
         """Return what was charged, by round."""
         return [costs_from(entry.get("costs"), self.book.path.name) for entry in self.entries[1:]]
 
+    def secret(self) -> bytes:
+        """Return what tells data apart; one that is lost is not made again."""
+        path = self.book.path.with_suffix(".secret")
+        if not path.exists():
+            if any("data" in entry for entry in self.entries):
+                raise LedgerError(
+                    f"{path}: expected the secret by which this run knows its data again, found none; put it back, or "
+                    "start a new run, with another checkpoint."
+                )
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(secrets.token_hex(32))
+                file.flush()
+                os.fsync(file.fileno())
+        return path.read_bytes()
+
+    def know(self, data: str) -> None:
+        """Refuse to go on with other data than those that were charged for; write down these from now on."""
+        if {entry["data"] for entry in self.entries if "data" in entry} - {data}:
+            raise OtherDataError(
+                f"{self.book.path}: expected the rows that the run began with, found other ones. Start a new run, with "
+                "another checkpoint and a budget of its own."
+            )
+        self.data = data
+
     def charge(self, t: int, costs: Costs, participants: Array) -> None:
         """Write down the price of round t."""
-        self._add({"round": t, "costs": to_record(costs), "participants": len(participants)})
+        known = {} if self.data is None else {"data": self.data}
+        self._add({"round": t, "costs": to_record(costs), "participants": len(participants), **known})
 
     def _add(self, entry: dict[str, Any]) -> None:
         links, self.seal = chain.extend([entry], self.seal)
