@@ -51,7 +51,7 @@ def test_items_come_back_in_their_order_and_every_thread_works():
         return i * i
 
     with threads.lend(3):
-        assert threads.each(work, list(range(12))) == [i * i for i in range(12)]
+        assert list(threads.each(work, list(range(12)))) == [i * i for i in range(12)]
     assert len(seen) == 3
 
 
@@ -61,7 +61,7 @@ def test_an_error_in_a_thread_is_raised_here():
             raise ValueError("item 2")
 
     with threads.lend(2), pytest.raises(ValueError, match="item 2"):
-        threads.each(work, list(range(5)))
+        list(threads.each(work, list(range(5))))
 
 
 def test_boolean_covers_and_counts_are_the_same_bits():

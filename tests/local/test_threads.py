@@ -6,7 +6,7 @@ from scipy import sparse
 
 from cofactor.local import arrays
 from cofactor.local import threads as module
-from cofactor.local.threads import lend, most, over_rows
+from cofactor.local.threads import lend, over_rows
 from cofactor.local.updates import HALS
 from cofactor.types import Stats
 
@@ -42,13 +42,6 @@ def test_a_thread_of_its_own_has_none_to_spare():
 def test_errors_come_out():
     with lend(2), pytest.raises(ZeroDivisionError):
         over_rows(lambda start, _: 1 / (start == 0), 100, 10)
-
-
-@pytest.mark.parametrize(("asked", "found"), [("1", 1), ("0", None), ("", None), ("a few", None)])
-def test_the_environment_is_obeyed(monkeypatch, asked, found):
-    monkeypatch.setattr(module.os, "cpu_count", lambda: 8)
-    monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    assert most() == (found or 8)
 
 
 def _works(dtype):

@@ -61,9 +61,9 @@ class Asso:
             W, H = asso.cover(bits, asso.candidates(confidence, tau), rank, keep=asso.enough(rank))
             return polish(bits, H, sweeps=min(self.sweeps, 1), codes=W)
 
-        once = each(tried, asso.TAUS)
+        once = list(each(tried, asso.TAUS))
         best = sorted(once, key=lambda factors: error(bits, *factors))[: -(-len(once) // 3)]
-        found = each(lambda factors: polish(bits, factors[1], sweeps=self.sweeps - 1, codes=factors[0]), best)
+        found = list(each(lambda factors: polish(bits, factors[1], sweeps=self.sweeps - 1, codes=factors[0]), best))
         return min(found, key=lambda factors: error(bits, *factors))
 
 

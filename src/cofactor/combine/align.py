@@ -6,12 +6,14 @@ component without a partner. Each alignment is a frozen dataclass, called as ``a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtri
 
+from cofactor.local.threads import each
 from cofactor.types import Align, Array
 
 
@@ -174,6 +176,11 @@ def drift(H: Array, reference: Array, align: Align | None = None) -> float:
     """``|H - P reference|_F`` after alignment (D1 unless told otherwise): 0 for a permuted copy."""
     plan = (align or Lap())(H, reference)
     return float(np.linalg.norm(H - carried(plan, reference)))
+
+
+def mean_drift(Hs: Sequence[Array], reference: Array) -> float:
+    """Return the mean :func:`drift` of several factors."""
+    return float(np.mean(list(each(lambda H: drift(H, reference), Hs))))
 
 
 def catalog() -> dict[str, Align]:

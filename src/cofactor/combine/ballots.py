@@ -207,7 +207,7 @@ class Union(NamedTuple):
             W, H = cover(bits, basis, rank, usage=self.usage, keep=keep)
             return polish(bits, H, codes=W, usage=self.usage)[1]
 
-        return each(tried, [*TAUS, None])
+        return list(each(tried, [*TAUS, None]))
 
     def ranked(self, Hs: list[Array]) -> list[Array]:
         """Return the distinct factors, best first: by weighted errors, and by agreement where these are close.
@@ -217,7 +217,9 @@ class Union(NamedTuple):
         """
         bits, seen = pack(self.rows), Counter(_name(H) for H in Hs)
         distinct = list({_name(H): H for H in Hs}.values())
-        errors: Array = np.array(each(lambda H: self.usage @ row_errors(bits, greedy_refit(bits, H), H), distinct))
+        errors: Array = np.array(
+            list(each(lambda H: self.usage @ row_errors(bits, greedy_refit(bits, H), H), distinct))
+        )
         far = errors > (1 + CLOSE) * errors.min()
         agreed = np.array([0 if f else -seen[_name(H)] for f, H in zip(far, distinct)])
         order = np.lexsort((errors, agreed, far))
@@ -250,7 +252,7 @@ def _settle(Hs: list[Array], weights: Array, center: Array, align: Align) -> Arr
     """Match to the centre, then to the mean, until no plan changes."""
     plans: list[Array] = []
     for _ in range(PASSES):
-        new = each(partial(align, center), Hs)
+        new = list(each(partial(align, center), Hs))
         if plans and all(np.array_equal(P, Q) for P, Q in zip(plans, new, strict=True)):
             break
         plans, center = new, aligned_mean(center, Hs, weights, new)

@@ -20,7 +20,6 @@ from cofactor.combine import unions
 from cofactor.combine.consensus import DENSITY, agree
 from cofactor.combine.unions import Descent, Stacked
 from cofactor.local.init import random_factor
-from cofactor.local.stats import normalize
 from cofactor.types import Array, CofactorError
 
 ALONE = 100
@@ -114,7 +113,7 @@ def search(
         return Fitted(H, C.reshape(*union.factors.shape[:2], rank), np.full(rank, np.nan))
     with threadpool_limits(1, "blas"):
         best, sure = unions.search(union, rank, seed=seed, restarts=restarts, iterations=iterations)
-    return Fitted(normalize(best.H), best.scaled(), sure)
+    return Fitted(best.factor(), best.scaled(), sure)
 
 
 def agreed(

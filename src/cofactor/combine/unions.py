@@ -97,10 +97,14 @@ class Descent:
         """Return the summary of what it has found: factor H with rows at norm 1, gram ``sum_j C_j^T G_j C_j``."""
         C = self.scaled()
         gram = C.reshape(-1, C.shape[2]).T @ (self.union.grams @ C).reshape(-1, C.shape[2])
-        return Stacked(normalize(self.H)[None], gram[None], self.union.rest + max(self.loss, 0.0))
+        return Stacked(self.factor()[None], gram[None], self.union.rest + max(self.loss, 0.0))
+
+    def factor(self) -> Array:
+        """Return H with rows at norm 1."""
+        return normalize(self.H)
 
     def scaled(self) -> Array:
-        """Codes for the factor with rows at norm 1."""
+        """Return the codes for that factor."""
         return self.C * np.linalg.norm(self.H, axis=1)
 
 
@@ -115,8 +119,7 @@ def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: i
     index = union.widest(WIDE) if wide else np.arange(union.rows.shape[1])
     seen = union.columns(index) if wide else union
     reduced = _reduced(seen, rank, rng)
-    found = each(lambda run: run.advance(SETTLING), _finalists(reduced, rank, rng, restarts))
-    found.sort(key=lambda run: run.loss)
+    found = _advanced(_finalists(reduced, rank, rng, restarts), SETTLING)
     whole = found if reduced is seen else [Descent(seen, run.H).advance(2 * SHORT) for run in found[:LAST]]
     first = int(np.argmin([run.loss for run in whole]))
     sure = _agreement([found[first], *found[:first], *found[first + 1 :]])
@@ -151,10 +154,15 @@ def _finalists(union: Stacked, rank: int, rng: np.random.Generator, restarts: in
     """Let restarts go a short way, keep the better half, and again."""
     runs = [Descent(union, _start(union, rank, rng, i)) for i in range(restarts)]
     while True:
-        runs = sorted(each(lambda run: run.advance(SHORT), runs), key=lambda run: run.loss)
+        runs = _advanced(runs, SHORT)
         if len(runs) <= FINALISTS:
             return runs
         runs = runs[: max(len(runs) // 2, FINALISTS)]
+
+
+def _advanced(runs: list[Descent], iterations: int) -> list[Descent]:
+    """Let every run go on; return them, the best first."""
+    return sorted(each(lambda run: run.advance(iterations), runs), key=lambda run: run.loss)
 
 
 def _start(union: Stacked, rank: int, rng: np.random.Generator, number: int) -> Array:

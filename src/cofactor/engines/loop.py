@@ -79,7 +79,7 @@ def run(
         ledger = till.begin(plan, len(history), limit)
         _ = begun and begun(len(history))
         over = Over(method, plan, session.n_clients, limit)
-        shared = over.begin(shared)
+        shared = over.begin(shared, method.factor(shared) if over.judges else None)
         for line in history:
             over.heard(line.round, draw(session.n_clients, line.round)[0])
         ended = over.why(history)
@@ -89,7 +89,8 @@ def run(
             ledger, costs = till.charge(ledger, t, drawn[0])
             shared, line, who = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
             over.heard(t, who)
-            line = over.seen(line if ledger is None else line._replace(epsilon=ledger.spent), shared)
+            line = line if ledger is None else line._replace(epsilon=ledger.spent)
+            line = over.seen(line, method.factor(shared)) if over.judges else line
             ended = over.why([*history, line])
             history.append(line._replace(ended=ended))
             if checkpoint and (checkpoint.due(t) or ledger is not None):
@@ -201,11 +202,12 @@ def _streamed(
 
 def _told(found: Run, used: Array | None, *, absent: Iterable[int]) -> Run:
     """Return a run with the clients that never answered, and the components that are zeros or that nobody uses."""
-    factor = to_host(found.factor)
+    factor, codes = to_host(found.factor), list(map(to_host, found.codes))
     alive = np.asarray(factor.any(axis=1))
     if used is not None and len(used) == len(alive):
         alive &= used
-    return replace(found, factor=factor, absent=tuple(map(int, absent)), empty=tuple(np.flatnonzero(~alive).tolist()))
+    empty = tuple(np.flatnonzero(~alive).tolist())
+    return replace(found, factor=factor, codes=codes, absent=tuple(map(int, absent)), empty=empty)
 
 
 def _check_start(start: Array | None, method: Method, m: int) -> None:
@@ -246,7 +248,7 @@ def _round(
     session: Session, shared: Shared, t: int, *, drawn: Drawn, watch: Watch | None, costs: dict[str, Cost] | None
 ) -> tuple[Shared, Round, Array]:
     begin, (participants, counts) = time.perf_counter(), drawn
-    answers = session.round(shared.broadcast(), t, participants)
+    answers = session.round(shared._replace(memory={}), t, participants)  # which stays at the server
     if not answers:
         raise ClientError(f"round {t}: none of the {len(participants)} participants answered.")
     if watch:

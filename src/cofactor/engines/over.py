@@ -31,7 +31,8 @@ class Over:
     """
 
     def __init__(self, method: Method, plan: Plan, clients: int, limit: int) -> None:
-        self.method, self.traits, self.limit = method, method.traits, limit
+        self.own, self.traits, self.limit = method.rounds, method.traits, limit
+        self.judges = self.own is None
         share = 1.0 if isinstance(plan.participation, ByShare) else float(plan.participation)
         every = clients if plan.stream else self.traits.every / share
         self.rule = replace(plan.rule, patience=math.ceil(plan.rule.patience * every))
@@ -44,13 +45,12 @@ class Over:
         self.precision = 0.0
         self.lines: list[Round] = []
 
-    def begin(self, shared: Shared) -> Shared:
+    def begin(self, shared: Shared, factor: Array | None) -> Shared:
         """Remember where the run begins, or goes on; return the state without what was kept for this."""
         kept = {name: value for name, value in shared.memory.items() if name != TRAIL}
         if TRAIL in shared.memory:
             self.trail.places.extend(shared.memory[TRAIL])
-        if self.method.rounds is None:
-            self.before = self.method.factor(shared)
+        self.before = factor
         return shared._replace(memory=kept)
 
     def kept(self, shared: Shared) -> Shared:
@@ -67,11 +67,8 @@ class Over:
         if self.traits.running and not self.silent.any():
             self.first = min(self.first, t)
 
-    def seen(self, line: Round, shared: Shared) -> Round:
+    def seen(self, line: Round, factor: Array) -> Round:
         """Return the line of a round with how far the factor has come in it."""
-        if self.method.rounds is not None:
-            return line
-        factor = self.method.factor(shared)
         if factor.dtype.kind == "f":
             self.precision = float(np.finfo(factor.dtype).eps)
         net = self.trail(factor)[1] if self.judged == "factor" and self.rule.tol > 0 else math.nan
@@ -86,8 +83,8 @@ class Over:
     def why(self, history: Sequence[Round]) -> str:
         """Return why it is over after the last line, one of ``ENDED``; "" where it goes on."""
         used = len(history) >= self.limit
-        if self.method.rounds is not None:
-            return "" if not used else "plan" if self.limit >= self.method.rounds else "rounds"
+        if self.own is not None:
+            return "" if not used else "plan" if self.limit >= self.own else "rounds"
         last = len(self.traits.stages) - 1
         lines = [line for line in history if line.stage == last and line.round >= self.first]
         if self.whole and lines:  # losses of other clients do not compare: one has come late, or was silent

@@ -17,10 +17,9 @@ from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work, shared_bytes, used_by
 from cofactor.engines.history import Round, adds_up
 from cofactor.engines.host import Host
-from cofactor.engines.team import ProcessError, Team
+from cofactor.engines.team import ProcessError, Team, most
 from cofactor.local import arrays, devices
-from cofactor.local.placed import to_host
-from cofactor.local.threads import lend, most
+from cofactor.local.threads import lend
 from cofactor.method import Method, total
 from cofactor.plan import Plan, Stream
 from cofactor.types import Array, Data, DataError, Message, Shared
@@ -191,7 +190,7 @@ class TeamSession:
         told = self.team.exchange("refit", Finished([], done.findings, done.used))
         findings = [finding for part in told for finding in part.findings]
         return Finished(
-            [to_host(W) for W in done.codes],
+            done.codes,
             findings,
             used_by(part for part in told if part.findings or part.used is not None),
         )

@@ -15,6 +15,12 @@ LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 """Variables in which mpiexec says which process this is (MPICH, PMIx, Open MPI)."""
 
 
+def most() -> int:
+    """Return the number of threads that this process may use: its cores, or fewer where the environment says so."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(os.cpu_count() or 1, int(asked)) if asked.isdecimal() and int(asked) > 0 else os.cpu_count() or 1
+
+
 class ProcessError(ClientError):
     """What went wrong on one process, raised on all of them."""
 

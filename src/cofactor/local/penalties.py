@@ -10,7 +10,7 @@ row for one feature: the gram of the other factor is multiplied by ``1 + overlap
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -46,11 +46,15 @@ FREE = Penalty()
 class Penalties:
     """Of every code for each feature, of every entry of the factor for each row (so that sizes of data do not matter),
     and of components for each other.
+
+    ``scaled`` says whether they tell how large codes and factor are, ``any`` whether there is one.
     """
 
     codes: Penalty = FREE
     factor: Penalty = FREE
     overlap: float = 0.0
+    scaled: bool = field(init=False)
+    any: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Refuse rewards."""
@@ -58,15 +62,8 @@ class Penalties:
             raise CofactorError(f"penalties must be numbers >= 0. Found {tuple(self.codes)} and {tuple(self.factor)}.")
         if not (np.isfinite(self.overlap) and self.overlap >= 0):
             raise CofactorError(f"overlap must be a number >= 0. Found {self.overlap}.")
-
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return self.scaled or self.overlap > 0
-
-    @property
-    def scaled(self) -> bool:
-        """Whether they say how large codes and factor are."""
-        return any((*self.codes, *self.factor))
+        object.__setattr__(self, "scaled", any((*self.codes, *self.factor)))
+        object.__setattr__(self, "any", self.scaled or self.overlap > 0)
 
     def for_codes(self, stats: Stats, n_features: int) -> Stats:
         """Return the statistics of the codes with what they cost."""

@@ -6,8 +6,7 @@ its own thread with :func:`lend`; threads that it starts begin at one again.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,12 +24,6 @@ class _Crew(NamedTuple):
 
 
 _crew: ContextVar[_Crew | None] = ContextVar("_crew", default=None)
-
-
-def most() -> int:
-    """Return the number of threads that this process may use: its cores, or fewer where the environment says so."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return min(os.cpu_count() or 1, int(asked)) if asked.isdecimal() and int(asked) > 0 else os.cpu_count() or 1
 
 
 @contextmanager
@@ -66,14 +59,14 @@ def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int =
         piece.result()
 
 
-def each(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return ``work(item)`` of every item, in their order; the threads that were lent take one after the other.
+def each(work: Callable[[T], R], items: Sequence[T]) -> Iterable[R]:
+    """Return ``work(item)`` of every item, in their order, as ``map`` does; threads that were lent take one by one.
 
     They begin at the first item, this thread at the last. Within ``work`` there is one thread.
     """
     crew = _crew.get()
     if crew is None or len(items) <= 1:
-        return [work(item) for item in items]
+        return map(work, items)
     token = _crew.set(None)
     try:
         waiting = [crew.pool.submit(work, item) for item in items]

@@ -10,12 +10,11 @@ from typing import Any, Self
 import numpy as np
 
 from cofactor.combine.aggregators import Calmed, Mean, factors
-from cofactor.combine.align import Lap, drift, pull
+from cofactor.combine.align import Lap, mean_drift, pull
 from cofactor.local import arrays
 from cofactor.local.sketch import Sketch, left
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import anchor, for_codes, for_factor, gain
-from cofactor.local.threads import each
 from cofactor.local.updates import PGD
 from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
@@ -163,7 +162,7 @@ class Averaged:
         loss = float(sum(m.arrays["loss"] for m in messages))
         if self.aggregator.additive:
             return Shared(H, loss=loss)
-        return Shared(H, loss=loss, drift=float(np.mean(each(lambda Hj: drift(Hj, H), factors(messages)))))
+        return Shared(H, loss=loss, drift=mean_drift(factors(messages), H))
 
     def factor(self, shared: Shared) -> Array:
         """Return the merged factor."""

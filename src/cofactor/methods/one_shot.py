@@ -9,11 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from cofactor.combine.align import drift
+from cofactor.combine.align import mean_drift
 from cofactor.local import arrays
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import shares
-from cofactor.local.threads import each
 from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
 from cofactor.methods.refusals import NONE
@@ -113,7 +112,7 @@ class OneShot:
         loss = float(sum(m.arrays["loss"] for m in messages))
         if self.aggregator.additive:
             return Shared(H, loss=loss)
-        apart = float(np.mean(each(lambda m: drift(m.arrays["factor"], H[: self.rank]), messages)))
+        apart = mean_drift([m.arrays["factor"] for m in messages], H[: self.rank])
         return Shared(H, memory=memory or {}, loss=loss, drift=apart)
 
     def factor(self, shared: Shared) -> Array:

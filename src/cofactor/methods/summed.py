@@ -10,11 +10,11 @@ import numpy as np
 
 from cofactor.local import arrays
 from cofactor.local.columns import columns_of
-from cofactor.local.kernels import descent
+from cofactor.local.half_steps import NEGLIGIBLE, improve_codes, improve_factor
 from cofactor.local.penalties import UNPENALIZED, Penalties
 from cofactor.local.refit import SOLVE
 from cofactor.local.space import NonNegative, Space
-from cofactor.local.stats import for_codes, gain
+from cofactor.local.stats import for_codes
 from cofactor.local.updates import HALS
 from cofactor.method import Method, Traits, total
 from cofactor.methods.alone import Alone
@@ -26,10 +26,8 @@ from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared, Stats, Update
 
 GROW, SHRINK = 1.05, 1.5
-SWEEPS, FIRST_SWEEPS = 8, 10
-"""Of a half-step, and of the first codes: beside the two products they cost little, and save rounds."""
-NEGLIGIBLE = 1e-14
-"""Share of the energy ``|W_l|^2 |H_l|^2`` of the strongest component under which one counts as vanished."""
+SWEEPS = 8
+"""Of a half-step: beside its product they cost little, and save rounds."""
 EVERY = 5
 """Rounds between two looks for components that nobody uses."""
 NOTHING = 1e-8
@@ -76,7 +74,7 @@ class Summed:
 
     def private(self, privacy: Privacy, *, rounds: int, parts: Parts) -> Method:
         """Return the factor of two noisy moments of all rows, which beat noisy statistics of many rounds."""
-        if self.traits.kind != "real" or self.penalties:
+        if self.traits.kind != "real" or self.penalties.any:
             raise PrivacyError(NONE)
         return moments(self.rank, privacy=privacy, parts=parts, factorize=Alone(Summed(self.rank), ROUNDS))
 
@@ -100,23 +98,27 @@ class Summed:
         """Update the codes for the broadcast factor; send the statistics, or how they changed."""
         known = local.memory
         codes = known["before"] if shared.extra["restart"] else local.codes
-        stats = for_codes(data, shared.factor.astype(data.dtype, copy=False))
-        stats = self.penalties.for_codes(stats, data.shape[1])
-        new = _improve(self.update, _first_codes(codes, stats, known["fresh"]), stats, t, codes)
-        old = np.where(known["fresh"][:, None], new, codes) if known["fresh"].any() else codes
-        y = descent.extrapolate(new, old, 0.0 if self._pauses(shared) else float(shared.extra["momentum"]))
-        gram = y.T @ y - codes.T @ codes if self.changes else y.T @ y
-        arrays_sent = {
+        new, gram, cross, price = improve_codes(
+            self.update,
+            data,
+            shared.factor,
+            codes,
+            known["fresh"],
+            t=t,
+            momentum=0.0 if self._pauses(shared) else float(shared.extra["momentum"]),
+            changes=self.changes,
+            penalties=self.penalties,
+        )
+        told = known["fresh"] | (not self.changes)
+        sent = {
             "gram": np.outer(self._present(data), gram[np.triu_indices(self.rank)]).astype(gram.dtype, copy=False),
-            "cross": arrays.times_codes(data, y - codes if self.changes else y).T,
-            "square": known["square"] @ (known["fresh"] | (not self.changes)),
+            "cross": cross,
+            "square": known["square"] @ told,
         }
         if self.penalties.scaled:
-            price = self.penalties.codes.times(data.shape[1]).price
-            arrays_sent["price"] = np.float64(price(y) - (price(codes) if self.changes else 0))
-            arrays_sent["rows"] = np.float64(np.sum(known["fresh"] | (not self.changes)))
+            sent |= {"price": np.float64(price), "rows": np.float64(np.sum(told))}
         memory = {"square": known["square"], "fresh": np.zeros_like(known["fresh"]), "before": codes}
-        return Local(new, memory), Message(arrays_sent, data.shape[0])
+        return Local(new, memory), Message(sent, data.shape[0])
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Sum the statistics, update H, extrapolate or restart."""
@@ -125,13 +127,19 @@ class Summed:
         momentum = float(shared.extra["momentum"])
         F, value = np.empty_like(point), float(sums.get("price", 0.0))
         for part, gram in zip(self._parts(), sums["gram"], strict=True):
-            stats = self.penalties.for_factor(Stats(gram, sums["cross"][part]), float(sums.get("rows", 0.0)))
-            living = stats if any(self.penalties.factor) else _alive(stats, point[part])  # what costs may as well go
-            F[part] = _improve(self.update, point[part], living, t, old["factor"].T[part])
-            value += gain(stats, F[part])
+            F[part], gained = improve_factor(
+                self.update,
+                point[part],
+                Stats(gram, sums["cross"][part]),
+                t=t,
+                previous=old["factor"].T[part],
+                penalties=self.penalties,
+                rows=float(sums.get("rows", 0.0)),
+            )
+            value += gained
         share, value = _shares(sums["cross"], F), float(value)  # a device is waited for here, once
         loss = _loss(sums["square"], value)
-        lost = _lost(share, t) & (self.space.kind == "real" and not self.penalties) & (loss > 0)
+        lost = _lost(share, t) & (self.space.kind == "real" and not self.penalties.any) & (loss > 0)
         if lost.any():
             F[:, lost] = _split(F[:, np.argmax(share)], int(lost.sum()), t)
         H = arrays.contiguous(F.T)
@@ -152,14 +160,14 @@ class Summed:
 
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor."""
-        if not self.penalties:
+        if not self.penalties.any:
             return self.space.refit(data, factor)
         stats = self.penalties.for_codes(for_codes(data, factor.astype(data.dtype, copy=False)), data.shape[1])
         return SOLVE(np.zeros_like(stats.cross), stats)
 
     def _pauses(self, shared: Shared) -> bool:
         """Whether codes are not extrapolated in this round: where they cost, one that went too far is very dear."""
-        return bool(self.penalties and shared.extra["restart"])
+        return bool(self.penalties.any and shared.extra["restart"])
 
     def _parts(self) -> list[Any]:
         """Return the columns of each group."""
@@ -201,29 +209,6 @@ class Summed:
         }
         running = {name: memory[name] + a for name, a in sums.items()} if self.changes else sums
         return running, summed.dtypes["cross"]
-
-
-def _improve(update: Update, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
-    return update(F, stats, t, previous)
-
-
-def _first_codes(codes: Array, stats: Stats, fresh: Array) -> Array:
-    """Give rows that take part for the first time a few more sweeps from zero."""
-    if not fresh.any():
-        return codes
-    start = codes.copy()
-    start[fresh] = _improve(HALS(FIRST_SWEEPS), codes[fresh], Stats(stats.gram, stats.cross[fresh]))
-    return start
-
-
-def _alive(stats: Stats, F: Array) -> Stats:
-    """Blank the statistics of components whose codes have vanished, so that no update divides by them.
-
-    They keep their direction in H, come back as soon as a client uses them, and get another one if nobody does.
-    """
-    energy = np.diag(stats.gram) * np.einsum("mk,mk->k", F, F)
-    keep = (energy > NEGLIGIBLE * energy.max(initial=0)).astype(np.float64)
-    return Stats(stats.gram * np.outer(keep, keep), stats.cross * keep)
 
 
 def _loss(square: float, gain: float) -> float:

@@ -1,0 +1,86 @@
+"""The two half-steps of alternating least squares, each from statistics: the codes of one client, the factor of all."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cofactor.local import arrays
+from cofactor.local.kernels import descent
+from cofactor.local.penalties import Penalties
+from cofactor.local.stats import for_codes, gain
+from cofactor.local.updates import HALS
+from cofactor.types import Array, Data, Stats, Update
+
+FIRST_SWEEPS = 10
+"""Of the first codes: beside the two products they cost little, and save rounds."""
+NEGLIGIBLE = 1e-14
+"""Share of the energy ``|W_l|^2 |H_l|^2`` of the strongest component under which one counts as vanished."""
+
+
+class Improved(NamedTuple):
+    """New codes W (n x k), and of those extrapolated beyond them ``gram`` (k x k), ``cross`` (k x m), ``price``."""
+
+    codes: Array
+    gram: Array
+    cross: Array
+    price: float
+
+
+def improve_codes(
+    update: Update,
+    data: Data,
+    factor: Array,
+    codes: Array,
+    fresh: Array,
+    *,
+    t: int,
+    momentum: float,
+    changes: bool,
+    penalties: Penalties,
+) -> Improved:
+    """Improve codes (n x k) for a factor (k x m); ``fresh`` are rows that have none yet.
+
+    With ``changes`` statistics and price are how they differ from those of the old codes.
+    """
+    m = data.shape[1]
+    stats = penalties.for_codes(for_codes(data, factor.astype(data.dtype, copy=False)), m)
+    new = update(_first_codes(codes, stats, fresh), stats, t, codes)
+    old = np.where(fresh[:, None], new, codes) if fresh.any() else codes
+    y = descent.extrapolate(new, old, momentum)
+    gram = y.T @ y - codes.T @ codes if changes else y.T @ y
+    cross = arrays.times_codes(data, y - codes if changes else y).T
+    if not penalties.scaled:
+        return Improved(new, gram, cross, 0.0)
+    cost = penalties.codes.times(m)
+    return Improved(new, gram, cross, cost.price(y) - (cost.price(codes) if changes else 0))
+
+
+def improve_factor(
+    update: Update, F: Array, stats: Stats, *, t: int, previous: Array, penalties: Penalties, rows: float
+) -> tuple[Array, float]:
+    """Improve the factor F = H^T (m x k) for statistics of ``rows`` rows; return it with ``1/2 |W H|^2 - <X, W H>``."""
+    stats = penalties.for_factor(stats, rows)
+    living = stats if any(penalties.factor) else _alive(stats, F)  # what costs may as well go
+    new = update(F, living, t, previous)
+    return new, gain(stats, new)
+
+
+def _first_codes(codes: Array, stats: Stats, fresh: Array) -> Array:
+    """Give rows that take part for the first time a few more sweeps from zero."""
+    if not fresh.any():
+        return codes
+    start = codes.copy()
+    start[fresh] = HALS(FIRST_SWEEPS)(codes[fresh], Stats(stats.gram, stats.cross[fresh]))
+    return start
+
+
+def _alive(stats: Stats, F: Array) -> Stats:
+    """Blank the statistics of components whose codes have vanished, so that no update divides by them.
+
+    They keep their direction in H, come back as soon as a client uses them, and get another one if nobody does.
+    """
+    energy = np.diag(stats.gram) * np.einsum("mk,mk->k", F, F)
+    keep = (energy > NEGLIGIBLE * energy.max(initial=0)).astype(np.float64)
+    return Stats(stats.gram * np.outer(keep, keep), stats.cross * keep)
