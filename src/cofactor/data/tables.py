@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -43,6 +44,14 @@ def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
     columns = list(X.columns)
     names = columns if columns and all(isinstance(name, str) for name in columns) else None
     return Table(X, names, _index(X), source=source)
+
+
+def as_tables(Xs: Sequence[Any], *, layer: str | None = None) -> list[Table]:
+    """Return what clients hold as tables whose features have distinct names."""
+    tables = [as_table(X, f"client {j}", layer=layer) for j, X in enumerate(Xs)]
+    for X, table in zip(Xs, tables, strict=True):
+        check_distinct(table, "adata.var_names_make_unique() renames them" if is_annotated(X) else "")
+    return tables
 
 
 def set_aside(table: Table, name: str) -> tuple[Table, Array]:

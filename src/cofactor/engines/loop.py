@@ -17,7 +17,7 @@ from cofactor.engines.history import Round, stage_of
 from cofactor.engines.host import address
 from cofactor.engines.inline import Inline
 from cofactor.engines.outcome import Run
-from cofactor.engines.over import Over, in_order
+from cofactor.engines.over import SURE, Over, in_order
 from cofactor.local import devices
 from cofactor.local.placed import to_host
 from cofactor.method import SERVER, Method
@@ -64,7 +64,7 @@ def run(
     if devices.are_tensors(Xs):  # only now: what a plan refuses, it refuses before anybody looks at the data
         more: dict[str, Any] = {"engine": engine, "callbacks": callbacks, "checkpoint": checkpoint, "watch": watch}
         more |= {"start": devices.plain(start), "begun": begun, "charges": charges, "work": work}
-        return _of_tensors(run(method, [devices.settled(X) for X in Xs], plan, **more), Xs)
+        return _of_tensors(run(method, devices.settled(Xs), plan, **more), Xs)
     method, engine = formed, carried
     draw = _drawing(plan, Xs)
     with (
@@ -89,10 +89,9 @@ def run(
             ledger, costs = till.charge(ledger, t, drawn[0])
             shared, line, who = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
             over.heard(t, who)
-            line = line if ledger is None else line._replace(epsilon=ledger.spent)
-            line = over.seen(line, method.factor(shared)) if over.judges else line
+            line = over.seen(line, method.factor(shared) if over.judges else None)
             ended = over.why([*history, line])
-            history.append(line._replace(ended=ended))
+            history.append(line._replace(ended=ended, epsilon=math.nan if ledger is None else ledger.spent))
             if checkpoint and (checkpoint.due(t) or ledger is not None):
                 session.save(checkpoint, over.kept(shared), history)
             if any([callback(history[-1], shared) for callback in callbacks]):
@@ -201,13 +200,14 @@ def _streamed(
 
 
 def _told(found: Run, used: Array | None, *, absent: Iterable[int]) -> Run:
-    """Return a run with the clients that never answered, and the components that are zeros or that nobody uses."""
+    """Return a run with clients that never answered, and components that are zeros, not used, or may come otherwise."""
     factor, codes = to_host(found.factor), list(map(to_host, found.codes))
     alive = np.asarray(factor.any(axis=1))
     if used is not None and len(used) == len(alive):
         alive &= used
     empty = tuple(np.flatnonzero(~alive).tolist())
-    return replace(found, factor=factor, codes=codes, absent=tuple(map(int, absent)), empty=empty)
+    unsure = () if found.stability is None else tuple(np.flatnonzero(alive & (found.stability < SURE)).tolist())
+    return replace(found, factor=factor, codes=codes, absent=tuple(map(int, absent)), empty=empty, unsure=unsure)
 
 
 def _check_start(start: Array | None, method: Method, m: int) -> None:

@@ -20,7 +20,8 @@ class Run:
     ``remark`` is what a private method has to say of its factor, in words. Codes are there for clients on this machine;
     ``findings`` are what the work of every client returned. A stream has ``arrivals``. Clients that never answered, or
     were given up, are ``absent``. ``ended`` is why it ended, one of :data:`~cofactor.engines.history.ENDED`.
-    ``empty`` are components that nothing is made of: zeros, or without codes at any client. ``share`` and
+    ``empty`` are components that nothing is made of: zeros, or without codes at any client; ``unsure`` those that other
+    restarts, as good as the one that was kept, did not find. ``share`` and
     ``stability`` of each component are there where the server knows them; components then come by their share. A
     consensus has a ``silhouette`` of each, and a ``clustergram``: distances between the components of its starts.
     """
@@ -36,6 +37,7 @@ class Run:
     findings: list[Any] = field(default_factory=list, repr=False)
     remark: str = ""
     empty: tuple[int, ...] = ()
+    unsure: tuple[int, ...] = ()
     share: Array | None = None
     stability: Array | None = None
     silhouette: Array | None = None

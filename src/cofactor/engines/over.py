@@ -67,8 +67,10 @@ class Over:
         if self.traits.running and not self.silent.any():
             self.first = min(self.first, t)
 
-    def seen(self, line: Round, factor: Array) -> Round:
+    def seen(self, line: Round, factor: Array | None) -> Round:
         """Return the line of a round with how far the factor has come in it."""
+        if factor is None:
+            return line
         if factor.dtype.kind == "f":
             self.precision = float(np.finfo(factor.dtype).eps)
         net = self.trail(factor)[1] if self.judged == "factor" and self.rule.tol > 0 else math.nan
@@ -163,8 +165,3 @@ def in_order(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str,
 
 SURE = 0.9
 """A component whose partner in a restart that is as good has a smaller cosine than this may come out otherwise."""
-
-
-def unsure(stability: Array | None) -> list[int]:
-    """Return the components that other restarts, as good as the one that was kept, did not find."""
-    return [] if stability is None else np.flatnonzero(stability < SURE).tolist()

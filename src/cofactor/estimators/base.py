@@ -23,7 +23,7 @@ from cofactor.engines.loop import carrier, run
 from cofactor.engines.outcome import Run
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients
-from cofactor.estimators.containers import Containers, settled
+from cofactor.estimators.containers import Containers
 from cofactor.estimators.ending import doubt
 from cofactor.estimators.ending import name as name_ending
 from cofactor.estimators.given import NOTHING, Given
@@ -158,7 +158,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if plan.privacy is not None:
             preparation.check_private()
             refuse_shown(self.features, groups=groups)
-        came, X = X, settled(X)
+        came, X = X, devices.settled(X)
         held = self._held(X, groups)
         preparation, whole = self._prepared(preparation, held, plan, engine)
         start = given.start(held, whole)
@@ -195,7 +195,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         doubt(outcome, self.features_)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
         self._add(data, facts, plan, engine)
-        self._give_back(came)
+        if X is not came:
+            self._give_back(came)
         return held
 
     def _carrier(self, plan: Plan) -> Engine | None:
@@ -230,7 +231,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         looked = held.features is not None and plan.privacy is None and self._kind.compares
         if looked and (said := hint(held.data[0], preparation)):
             warnings.warn(said, UserWarning, stacklevel=4)
-        if not preparation:
+        if not preparation.steps:
             return preparation, held.data
         made, data = preparation.settle(held.data, held.width or 0, partial(totals, engine=engine, secure=plan.secure))
         return made, kinds.check(self._kind, data, features=made.names(held.features))
@@ -261,7 +262,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         Rows are prepared as those of the fit were, and features matched by name.
         """
         check_is_fitted(self)
-        codes = [self._codes(self._there(x)) for x in self._new_data(settled(X))]
+        codes = [self._codes(self._there(x)) for x in self._new_data(devices.settled(X))]
         return self._contained(codes if clients.is_many(X) else codes[0], X)
 
     def _there(self, X: Data) -> Data:
@@ -291,7 +292,9 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
 
     def _score(self, X: Any) -> Score:
         """Return the errors of new rows, codes refitted."""
-        tallies = [self._kind.tally(self._made, x, self._codes(x), self._factor) for x in self._new_data(settled(X))]
+        tallies = [
+            self._kind.tally(self._made, x, self._codes(x), self._factor) for x in self._new_data(devices.settled(X))
+        ]
         return self._kind.score(np.sum(tallies, axis=0))
 
     @property

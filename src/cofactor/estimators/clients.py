@@ -14,7 +14,7 @@ from cofactor import kinds
 from cofactor.data import harmonise
 from cofactor.data.formats.table import Table
 from cofactor.data.harmonise import How
-from cofactor.data.tables import as_table, check_distinct, is_annotated, set_aside
+from cofactor.data.tables import as_tables, is_annotated, set_aside
 from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
 from cofactor.local import arrays
@@ -85,11 +85,9 @@ def split(
     many = is_many(X)
     if many and groups is not None:
         raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
-    tables = [as_table(x, f"client {j}", layer=layer) for j, x in enumerate(X if many else [X])]
+    tables = as_tables(X if many else [X], layer=layer)
     if isinstance(groups, str):
         tables[0], groups = set_aside(tables[0], groups)
-    for table in tables:
-        check_distinct(table, [AS_FRAME, AS_ANNDATA][is_annotated(X[0] if many else X)])
     tables = [replace(table, X=_converted(table.X, j, convert)) for j, table in enumerate(tables)]
     names, data, known = matched(tables, features)
     checked = kinds.check(kind, data, features=names, empty=empty and many)
@@ -126,10 +124,6 @@ def matched(tables: list[Table], how: How) -> tuple[list[str] | None, list[Data]
         return None, data, None
     found = harmonise.match(tables, how)
     return found.feature_names, [found.place(X, j) for j, X in enumerate(data)], found.known()
-
-
-AS_FRAME = "rename them, or add their columns up"
-AS_ANNDATA = "adata.var_names_make_unique() renames them"
 
 
 def facts(data: list[Data], plan: Plan) -> Facts:

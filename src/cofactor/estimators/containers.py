@@ -33,12 +33,11 @@ class Containers(ClassNamePrefixFeaturesOutMixin):
         return self
 
     def _give_back(self, X: Any) -> None:
-        """Keep what was learned as tensors, where X is made of them."""
+        """Keep what was learned as tensors, as X is."""
         like = X[0] if devices.are_tensors(X) else X
-        if devices.is_tensor(like):
-            self.components_ = devices.returned(self.components_, like)
-            self.codes_ = [devices.returned(W, like) for W in self.codes_]
-            self.stability_ = None if self.stability_ is None else devices.returned(self.stability_, like)
+        self.components_ = devices.returned(self.components_, like)
+        self.codes_ = [devices.returned(W, like) for W in self.codes_]
+        self.stability_ = None if self.stability_ is None else devices.returned(self.stability_, like)
 
     @property
     def _factor(self) -> Array:
@@ -65,11 +64,6 @@ class Containers(ClassNamePrefixFeaturesOutMixin):
         import pandas
 
         return pandas.DataFrame(W, index=row_names(X), columns=columns)
-
-
-def settled(X: Any) -> Any:
-    """Return tensors as data that this package takes; anything else as it is."""
-    return [devices.settled(x) for x in X] if devices.are_tensors(X) else devices.settled(X)
 
 
 def row_names(X: Any) -> Any:

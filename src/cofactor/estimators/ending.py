@@ -10,7 +10,7 @@ import numpy as np
 
 from cofactor.engines.history import Round
 from cofactor.engines.outcome import Run
-from cofactor.engines.over import SURE, unsure
+from cofactor.engines.over import SURE
 from cofactor.types import Array, Shared
 
 ADVICE = {
@@ -49,7 +49,7 @@ def name(outcome: Run, clients: Sequence[Any]) -> None:
 
 def doubt(outcome: Run, features: Sequence[Any] | None) -> None:
     """Warn of components that restarts as good as this fit did not find, by number and largest features."""
-    those = [i for i in unsure(outcome.stability) if i not in outcome.empty]
+    those = outcome.unsure
     if those and outcome.stability is not None:
         told = (f"{i} ({_top(outcome.factor[i], features)}; {outcome.stability[i]:.2f})" for i in those)
         text = (

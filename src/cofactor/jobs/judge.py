@@ -12,7 +12,6 @@ from cofactor import kinds
 from cofactor.engines.history import ENDED
 from cofactor.engines.loop import run
 from cofactor.engines.outcome import Run
-from cofactor.engines.over import unsure
 from cofactor.jobs import preparing
 from cofactor.jobs.conclude import TOP, Finding
 from cofactor.jobs.config import Config
@@ -53,7 +52,7 @@ def ending(outcome: Run, names: Sequence[str]) -> Evaluation:
         ended=ENDED[outcome.ended],
         absent=[names[j] for j in outcome.absent],
         empty=list(outcome.empty),
-        unsure=unsure(outcome.stability),
+        unsure=list(outcome.unsure),
     )
 
 

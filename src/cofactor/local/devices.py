@@ -148,11 +148,13 @@ def plain(a: Any) -> Any:
     return a.detach().cpu().numpy() if is_tensor(a) else np.asarray(a) if isinstance(a, Placed) else a
 
 
-def settled(X: Any) -> Data:
-    """Return what a user holds as this package takes it.
+def settled(X: Any) -> Any:
+    """Return what a user holds, one matrix or a list of clients, as this package takes it.
 
     A tensor in memory is the array that shares it, one on a device data there; anything else stays as it is.
     """
+    if are_tensors(X):
+        return [settled(x) for x in X]
     if not is_tensor(X):
         return X
     found = X.detach()

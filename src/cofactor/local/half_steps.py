@@ -57,6 +57,12 @@ def improve_codes(
     return Improved(new, gram, cross, cost.price(y) - (cost.price(codes) if changes else 0))
 
 
+def nearly(data: Data, factor: Array) -> Array:
+    """Return codes for a factor after a few sweeps: good enough for one that is on its way itself."""
+    stats = for_codes(data, factor.astype(data.dtype, copy=False))
+    return HALS(FIRST_SWEEPS)(np.zeros_like(stats.cross), stats)
+
+
 def improve_factor(
     update: Update, F: Array, stats: Stats, *, t: int, previous: Array, penalties: Penalties, rows: float
 ) -> tuple[Array, float]:

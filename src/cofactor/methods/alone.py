@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from cofactor.local import arrays
-from cofactor.local.stats import for_codes, for_factor, normalize, unit_rows
+from cofactor.local.half_steps import nearly
+from cofactor.local.stats import for_factor, normalize, unit_rows
 from cofactor.local.updates import HALS
 from cofactor.method import Method
 from cofactor.types import Array, Data
 
 PATIENCE = 5
-SWEEPS, SPREADING = 10, 3
+SPREADING = 3
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Alone:
                 break
         H = method.factor(shared)
         if index is not None:
-            H = _spread(every, H, _nearly(X, H), index)
-        codes = method.refit(whole, H) if self.refits else _nearly(whole, H)
+            H = _spread(every, H, nearly(X, H), index)
+        codes = method.refit(whole, H) if self.refits else nearly(whole, H)
         return unit_rows(codes, H)
 
 
@@ -74,12 +75,6 @@ def _spread(X: Data, H: Array, W: Array, index: Array) -> Array:
     F = np.zeros((X.shape[1], len(H)), H.dtype, like=H)
     F[index] = H.T
     return normalize(HALS(SPREADING)(F, for_factor(X, W)).T)
-
-
-def _nearly(X: Data, H: Array) -> Array:
-    """Return codes for H after a few sweeps: good enough for a summary of a factor that is on its way itself."""
-    stats = for_codes(X, H.astype(X.dtype, copy=False))
-    return HALS(SWEEPS)(np.zeros_like(stats.cross), stats)
 
 
 def _some_rows(X: Data, count: int, rng: np.random.Generator) -> Data:
