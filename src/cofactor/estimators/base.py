@@ -195,8 +195,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         doubt(outcome, self.features_)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
         self._add(data, facts, plan, engine)
-        if X is not came:
-            self._give_back(came)
+        self._give_back(came, X)
         return held
 
     def _carrier(self, plan: Plan) -> Engine | None:
@@ -292,9 +291,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
 
     def _score(self, X: Any) -> Score:
         """Return the errors of new rows, codes refitted."""
-        tallies = [
-            self._kind.tally(self._made, x, self._codes(x), self._factor) for x in self._new_data(devices.settled(X))
-        ]
+        data = self._new_data(devices.settled(X))
+        tallies = [self._kind.tally(self._made, x, self._codes(x), self._factor) for x in data]
         return self._kind.score(np.sum(tallies, axis=0))
 
     @property

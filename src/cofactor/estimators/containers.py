@@ -32,8 +32,10 @@ class Containers(ClassNamePrefixFeaturesOutMixin):
         self._sklearn_output_config = {"transform": transform}
         return self
 
-    def _give_back(self, X: Any) -> None:
-        """Keep what was learned as tensors, as X is."""
+    def _give_back(self, X: Any, settled: Any) -> None:
+        """Keep what was learned as tensors, where X came as such and was settled as arrays."""
+        if X is settled:
+            return
         like = X[0] if devices.are_tensors(X) else X
         self.components_ = devices.returned(self.components_, like)
         self.codes_ = [devices.returned(W, like) for W in self.codes_]
