@@ -95,8 +95,9 @@ def _upper(file):
     return file.read_text().upper() if file.exists() else ""
 
 
-@pytest.mark.parametrize("name", ["exact", "oneshot", "fnmf-lap", "fedavg"])
+@pytest.mark.parametrize("name", ["oneshot", "fnmf-lap", "fedavg"])
 def test_the_factor_is_that_of_the_inline_engine(real, data, name):
+    """And that of `exact`, in test_faults.py: whatever happens on the way."""
     folder = real.fit(f"run-{name}", rank=3, method=name, rounds=10, tol=0.0, seed=2)
     here = inline(data, name, rounds=10, seed=2)
     assert np.abs(factor_of(folder) - here.factor).max() <= 1e-6
@@ -131,16 +132,9 @@ def test_one_name_is_one_client(real):
     wait_for(lambda: real.registrations("alice") > count, "alice")
 
 
-def test_mistakes_at_a_client_end_the_command_that_asked(real, data):
-    """Its data file is gone, then it runs another version: fixed words for the coordinator; then all is well again.
-
-    The next test is a run of all of them.
-    """
+def test_a_client_of_another_version_ends_the_command_that_asked(real):
+    """It runs another version: fixed words for the coordinator. The next test is a run of all of them."""
     ask = ["fit", "--engine", "flare", "--config", real.write("again", rank=3, rounds=2, tol=0.0), "--out"]
-    (real.home / "dave.npy").unlink()
-    said = real.command(*ask, "missing", expect=2)
-    assert "client dave: its data cannot be used for this run; its own log says why" in said
-    real.give("dave", data[3])
     count = real.registrations("dave")
     real.kill("dave")
     real.join("dave", env=listening(COFACTOR_TEST_VERSION="0.0.1"))
@@ -169,7 +163,7 @@ def test_a_client_is_forgotten_and_comes_late(real, data):
             assert "dave" not in kept["clients"]
     real.kill("dave")
     settings = {"rank": 3, "method": "exact", "rounds": 250, "tol": 0.0, "seed": 2}
-    process = real.begin("late", **settings, federation={"silence": 30, "start": 15, "least": 3})
+    process = real.begin("late", **settings, federation={"silence": 30, "start": 10, "least": 3})
     wait_for(lambda: real.rounds("late") >= 3, "rounds of three clients")
     real.join("dave")
     process.wait(600)
