@@ -76,3 +76,27 @@ def test_a_command_starts_without_what_it_does_not_need():
     heavy = ("sklearn", "pandas", "scipy.stats", "matplotlib", "ot", "torch", "mpi4py", "distributed", "anndata")
     code = f"import sys, cofactor.cli.verbs; print([n for n in {heavy} if n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_the_estimator_comes_without_what_a_first_fit_brings():
+    """Kernels wait for numba until they are called; of scikit-learn there is no more than its own NMF brings."""
+    heavy = (
+        "numba",
+        "torch",
+        "pandas",
+        "anndata",
+        "matplotlib",
+        "polars",
+        "dask",
+        "distributed",
+        "mpi4py",
+        "jinja2",
+        "ot",
+    )
+    code = f"import sys; from {{}}; print([n for n in {heavy} if n in sys.modules])"
+    ours, theirs = (
+        subprocess.run([sys.executable, "-c", code.format(what)], check=True, capture_output=True, text=True).stdout
+        for what in ("cofactor import FederatedNMF", "sklearn.decomposition import NMF")
+    )
+    assert ours == theirs
+    assert "numba" not in ours

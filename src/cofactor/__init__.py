@@ -1,7 +1,7 @@
 """cofactor: factorize together what cannot be pooled.
 
 Names are loaded when they are first used, so that ``cofactor.local``, ``cofactor.combine`` and ``cofactor.methods``
-import with numpy, scipy and numba alone.
+import with numpy and scipy alone, and wait for numba until a kernel is called.
 """
 
 from importlib import import_module

@@ -1,7 +1,9 @@
 """Losses, penalties, starts and own parts of FederatedNMF: as scikit-learn spells and computes them."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.decomposition import NMF
 
 from cofactor import FederatedNMF, Privacy
@@ -112,3 +114,98 @@ def test_gaps(counts):
     assert model.reconstruction_err_ < 1
     assert np.isfinite(model.transform(Xs[0])).all()
     assert 0 < model.score(Xs) < 1
+
+
+def _named(X):
+    return pd.DataFrame(X, columns=[f"g{i}" for i in range(X.shape[1])])
+
+
+def test_markers_of_rows_with_gaps(counts):
+    """Cells that were not observed are those of the model, so that few gaps change little."""
+    Xs = [X.copy() for X in counts]
+    Xs[0][3, 2] = Xs[2][0, 0] = np.nan
+    found, whole = (
+        FederatedNMF(4, method="exact-gaps", rounds=40, tol=0, random_state=0).fit([_named(X) for X in data])
+        for data in (Xs, counts)
+    )
+    assert np.isfinite(found.marker_scores_).all()
+    np.testing.assert_allclose(found.marker_scores_, whole.marker_scores_, atol=0.1)
+
+
+BETAS = ["frobenius", "kullback-leibler", 1.5]
+
+
+@pytest.mark.parametrize("beta_loss", BETAS)
+def test_weights_of_0_and_1_are_a_mask(counts, beta_loss):
+    rng = np.random.default_rng(3)
+    seen = [(rng.random(X.shape) < 0.8).astype(float) for X in counts]
+    masked = [np.where(w > 0, X, np.nan) for X, w in zip(counts, seen, strict=True)]
+    how = {"beta_loss": beta_loss, "rounds": 30, "tol": 0, "random_state": 0}
+    a = FederatedNMF(4, **how).fit(counts, cell_weight=seen)
+    b = FederatedNMF(4, method="exact-gaps", **how).fit(masked)
+    np.testing.assert_allclose(a.components_, b.components_, atol=1e-12)
+    np.testing.assert_allclose(a.codes_[1], b.codes_[1], atol=1e-10)
+    assert a.reconstruction_err_ == pytest.approx(b.reconstruction_err_, rel=1e-12)
+
+
+@pytest.mark.parametrize("beta_loss", BETAS)
+def test_whole_weights_of_cells_are_repeated_rows(counts, beta_loss):
+    """A row whose cells all count w times is w rows."""
+    times = [np.arange(len(X)) % 3 + 1 for X in counts]
+    each = [np.repeat(w[:, None], X.shape[1], axis=1) for X, w in zip(counts, times, strict=True)]
+    again = [np.repeat(X, w, axis=0) for X, w in zip(counts, times, strict=True)]
+    how = {"beta_loss": beta_loss, "method": "exact-gaps", "rounds": 30, "tol": 0, "random_state": 0}
+    a, b = FederatedNMF(4, **how).fit(counts, cell_weight=each), FederatedNMF(4, **how).fit(again)
+    np.testing.assert_allclose(a.components_, b.components_, atol=1e-10)
+    np.testing.assert_allclose(np.repeat(a.codes_[0], times[0], axis=0), b.codes_[0], atol=1e-8)
+    assert a.reconstruction_err_ == pytest.approx(b.reconstruction_err_, rel=1e-10)
+
+
+@pytest.mark.parametrize("more", [{}, {"secure": True}, {"alpha_W": 0.01}])
+def test_weights_of_cells_are_federated_by_sums(counts, more):
+    """Clients, tiny ones too, are one matrix; what counts more is fitted better; rows may have weights besides."""
+    rng = np.random.default_rng(5)
+    weight = [rng.gamma(0.5, 2.0, X.shape) for X in counts]
+    rows = [rng.random(len(X)) for X in counts]
+    groups = np.repeat(np.arange(len(counts)), [len(X) for X in counts])
+    how = {"rounds": 40, "tol": 0, "random_state": 0}
+    parts = FederatedNMF(4, **how, **more).fit(counts, cell_weight=weight, sample_weight=rows)
+    X, w, s = np.vstack(counts), np.vstack(weight), np.concatenate(rows)
+    grouped = FederatedNMF(4, **how, **more).fit(X, groups=groups, cell_weight=w, sample_weight=s)
+    whole = FederatedNMF(4, **how, **{k: v for k, v in more.items() if k != "secure"}).fit(
+        X, cell_weight=sparse.csr_matrix(w * s[:, None])
+    )
+    tol = 1e-6 if "secure" in more else 1e-9
+    np.testing.assert_allclose(parts.components_, whole.components_, atol=tol)
+    np.testing.assert_allclose(grouped.components_, whole.components_, atol=tol)
+    if not more:
+        plain = FederatedNMF(4, method="exact-gaps", **how).fit(X)
+        error = [
+            np.sum(w * s[:, None] * (X - W @ m.components_) ** 2)
+            for m, W in ((whole, whole.codes_[0]), (plain, plain.codes_[0]))
+        ]
+        assert error[0] < error[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (lambda w: [a[:, :3] for a in w], {}, "cell_weight: expected one finite number >= 0 for each cell"),
+        (lambda w: [-a for a in w], {}, "values that are none"),
+        (lambda w: [0 * a for a in w], {}, "a weight that is not zero"),
+        (lambda w: w[:2], {}, "cell_weight: expected one entry for each row"),
+        (lambda w: w, {"method": "fedavg"}, "cell_weight: expected method='exact'"),
+        (lambda w: w, {"orthogonality": 1.0}, "no orthogonality"),
+        (lambda w: w, {"privacy": Privacy(1.0, 1e-6)}, "cell_weight is refused"),
+    ],
+)
+def test_bad_weights_of_cells(counts, change, options, words):
+    weight = change([np.ones(X.shape) for X in counts])
+    with pytest.raises(CofactorError, match=words):
+        FederatedNMF(4, **options).fit(counts, cell_weight=weight)
+
+
+def test_weights_of_cells_do_not_go_with_columns_that_move(counts):
+    frames = [_named(counts[0]), _named(counts[1])[[f"g{i}" for i in range(counts[1].shape[1])][::-1]]]
+    with pytest.raises(CofactorError, match="same features in the same order"):
+        FederatedNMF(4).fit(frames, cell_weight=[np.ones(f.shape) for f in frames])

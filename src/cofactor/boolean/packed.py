@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
 
+from cofactor.local.kernels.compiled import compiled
 from cofactor.types import Array
 
-kernel = njit(nogil=True, cache=True)
+kernel = compiled()
 """Compile a serial kernel that lets other threads run: clients are the unit of parallelism, not rows."""
 
 # numba promotes uint64 with a Python int to float64, so constants must be words themselves
 ONE = np.uint64(1)
 
 
-@intrinsic
-def popcount(typing: Any, word: Any) -> Any:
-    """Count the ones of a word."""
-    return types.int64(types.uint64), lambda context, builder, signature, args: builder.ctpop(args[0])
+_ODD, _PAIRS, _NIBBLES, _BYTES = (
+    np.uint64(0x0101010101010101 * byte) for byte in (0b01010101, 0b00110011, 0b00001111, 1)
+)
+_TWO, _FOUR, _TOP = np.uint64(2), np.uint64(4), np.uint64(56)
 
 
-@intrinsic
-def lowest(typing: Any, word: Any) -> Any:
-    """Return the position of the lowest one of a word that is not zero."""
+@kernel
+def popcount(word: np.uint64) -> int:
+    """Count the ones of a word: in bits, pairs, nibbles and bytes at once, which compilers know as one instruction."""
+    word = word - ((word >> ONE) & _ODD)
+    word = (word & _PAIRS) + ((word >> _TWO) & _PAIRS)
+    word = (word + (word >> _FOUR)) & _NIBBLES
+    return np.int64((word * _BYTES) >> _TOP)
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], context.get_constant(types.boolean, True))
 
-    return types.int64(types.uint64), codegen
+@kernel
+def lowest(word: np.uint64) -> int:
+    """Return the position of the lowest one of a word that is not zero: the number of zeros below it."""
+    return popcount(~word & (word - ONE))
 
 
 @kernel

@@ -175,7 +175,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
         self._made, self._preparation = method, preparation
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
-        if given.weight is not None:  # codes of the rows themselves
+        if given.weight is not None and given.cells is None:  # codes of the rows themselves
             self.codes_ = [self._codes(X) for X in whole]
         self.history_: list[Round] = outcome.history
         self.n_rounds_ = self.n_iter_ = len(outcome.history)
@@ -194,7 +194,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         name_ending(outcome, held.names)
         doubt(outcome, self.features_)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
-        self._add(data, facts, plan, engine)
+        self._add(whole if given.cells is None else [part.toarray() for part in data], facts, plan, engine)
         self._give_back(came, X)
         return held
 

@@ -29,7 +29,8 @@ from cofactor.types import Array, CofactorError, Data, DataError, unknown
 class Clients(NamedTuple):
     """Checked data of every client, their names, and for grouped input the rows of each in the whole.
 
-    ``features`` are the names of the columns of the data, ``known`` the columns of every client where they differ.
+    ``features`` are the names of the columns of the data, ``known`` the columns of every client where they differ,
+    ``moved`` says whether columns of a client came in another order.
     """
 
     data: list[Data]
@@ -37,6 +38,7 @@ class Clients(NamedTuple):
     rows: list[Array] | None
     features: list[str] | None = None
     known: list[Array] | None = None
+    moved: bool = False
 
     @property
     def width(self) -> int | None:
@@ -92,7 +94,8 @@ def split(
     names, data, known = matched(tables, features)
     checked = kinds.check(kind, data, features=names, empty=empty and many)
     if many or groups is None:
-        return Clients(checked, list(range(len(data))), None, names, known)
+        moved = any(table.feature_names not in (None, names) for table in tables)
+        return Clients(checked, list(range(len(data))), None, names, known, moved)
     return _grouped(checked[0], np.asarray(groups), names)
 
 

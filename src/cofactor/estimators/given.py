@@ -1,4 +1,4 @@
-"""What a fit is given besides data: a factor or codes to begin at, and how much rows count."""
+"""What a fit is given besides data: a factor or codes to begin at, and how much rows and cells count."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cofactor.kinds import Checked
 from cofactor.local import arrays
 from cofactor.local.stats import for_factor, normalize
 from cofactor.local.updates import HALS
+from cofactor.local.weighted import Weighted
 from cofactor.types import Array, CofactorError, Data, Stats
 
 SWEEPS = 100
@@ -22,15 +23,17 @@ INITS = (None, "random", "custom")
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A factor ``H`` (k x m), or codes ``W``, to begin at; ``weight`` of rows; W and weight as X is given.
+    """A factor ``H`` (k x m), or codes ``W``, to begin at; ``weight`` of rows, ``cells`` of cells, all but H as X is.
 
     A row of weight w counts as often as w rows: ``w d(x | y) = d(w^(1/b) x | w^(1/b) y)`` for a divergence of beta b,
-    so that it is scaled, and the factor is the one of the weighted problem.
+    so that it is scaled, and the factor is the one of the weighted problem. Cells have no such scale: their weights
+    go along with them.
     """
 
     H: Any = None
     W: Any = None
     weight: Any = None
+    cells: Any = None
     beta: float = 2.0
 
     def start(self, held: Clients, data: list[Data]) -> Array | None:
@@ -46,20 +49,35 @@ class Given:
         return normalize(F.T)
 
     def weigh(self, held: Clients, data: list[Data]) -> list[Data]:
-        """Return the data with every row at its weight."""
-        if self.weight is None:
+        """Return the data with every row and every cell at its weight."""
+        rows = None if self.weight is None else self._weights("sample_weight", self.weight, "row", held, data)
+        if self.cells is not None:
+            if held.moved or any(map(arrays.is_held, data)):
+                raise CofactorError(
+                    "cell_weight: expected clients with the same features in the same order, in memory, found others."
+                )
+            each = self._weights("cell_weight", self.cells, "cell", held, data)
+            each = each if rows is None else [w * r[:, None] for w, r in zip(each, rows, strict=True)]
+            return Checked([_weighted(X, w) for X, w in zip(data, each, strict=True)])
+        if rows is None:
             return data
         if self.beta <= 0:
             raise CofactorError(f"sample_weight: expected a beta_loss above 0 to go with it, found {self.beta:g}.")
-        weights = [np.asarray(w) for w in per_client("sample_weight", self.weight, held, data)]
-        for w in weights:
-            if w.ndim != 1 or w.dtype.kind not in "fiub" or not np.isfinite(w).all() or w.min(initial=0) < 0:
+        return Checked([_scaled(X, r ** (1 / self.beta)) for X, r in zip(data, rows, strict=True)])
+
+    def _weights(self, name: str, values: Any, of: str, held: Clients, data: list[Data]) -> list[Array]:
+        """Return one weight for each row or cell of every client, checked."""
+        found = [_dense(w) for w in per_client(name, values, held, data)]
+        for X, w in zip(data, found, strict=True):
+            shape = X.shape[: 1 if of == "row" else 2]
+            if w.shape != shape or w.dtype.kind not in "fiub" or not np.isfinite(w).all() or w.min(initial=0) < 0:
                 raise CofactorError(
-                    "sample_weight: expected one finite number >= 0 for each row, found something else."
+                    f"{name}: expected one finite number >= 0 for each {of} {shape}, found shape {w.shape} of {w.dtype}"
+                    f"{', or values that are none' if w.shape == shape else ''}."
                 )
-        if not sum(float(w.sum()) for w in weights) > 0:
-            raise CofactorError("sample_weight: expected a weight that is not zero, found none.")
-        return Checked([_scaled(X, w ** (1 / self.beta)) for X, w in zip(data, weights, strict=True)])
+        if not sum(float(w.sum()) for w in found) > 0:
+            raise CofactorError(f"{name}: expected a weight that is not zero, found none.")
+        return found
 
 
 NOTHING = Given()
@@ -77,15 +95,25 @@ def factor(H: Any, expected: str = "H: expected a factor (k x m)") -> Array:
 def per_client(name: str, values: Any, held: Clients, data: list[Data]) -> list[Any]:
     """Split what is given for every row as the rows are: a list for a list of clients, else one array."""
     if held.rows is not None:
-        whole = np.asarray(values)
+        whole = _dense(values)
         values = [whole[rows] for rows in held.rows] if len(whole) == sum(map(len, held.rows)) else [whole]
     elif len(data) == 1 and not (isinstance(values, list | tuple) and len(values) == 1):
-        values = [np.asarray(values)]
+        values = [_dense(values)]
     sizes = [X.shape[0] for X in data]
-    found = [len(v) for v in values]
+    found = [np.shape(v)[0] if np.ndim(v) or sparse.issparse(v) else 0 for v in values]
     if found != sizes:
         raise CofactorError(f"{name}: expected one entry for each row ({sizes} of the clients), found {found}.")
     return list(values)
+
+
+def _dense(values: Any) -> Array:
+    return values.toarray() if sparse.issparse(values) else np.asarray(values)
+
+
+def _weighted(X: Data, weight: Array) -> Data:
+    """Return dense rows with the weights of their cells; NaN has none."""
+    values = np.asarray(_dense(X))
+    return Weighted(np.nan_to_num(values), np.where(np.isnan(values), 0, weight).astype(X.dtype))
 
 
 def _scaled(X: Data, scale: Array) -> Data:

@@ -30,6 +30,10 @@ STARTED = ("exact", "shared-own")
 """Methods that begin with a start of their own, which would replace a given factor."""
 
 
+WEIGHED = ("exact", "exact-beta", "exact-gaps")
+"""Methods that cells of other weights than 1 may be given to; ``exact-gaps`` takes them."""
+
+
 class FederatedNMF(Factored):
     """One factor H >= 0 shared by all clients, private codes W_j >= 0, ``X_j ~ W_j H``.
 
@@ -157,17 +161,26 @@ class FederatedNMF(Factored):
         warn(outcome, self.tol, ConvergenceWarning)
 
     def fit(
-        self, X: Any, y: Any = None, groups: Any = None, *, W: Any = None, H: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        W: Any = None,
+        H: Any = None,
+        sample_weight: Any = None,
+        cell_weight: Any = None,
     ) -> Self:
         """Fit to clients, as :meth:`Federated.fit` says.
 
         ``H`` (k x m) is a public factor to begin at; of codes ``W`` alone, given as X is, the fit begins at their
-        least-squares factor. ``sample_weight``, one number for each row, given as X is, says how much a row counts.
+        least-squares factor. ``sample_weight``, one number for each row, given as X is, says how much a row counts;
+        ``cell_weight`` (n x m) how much a cell counts, by ``method="exact-gaps"``; one of weight 0 was not observed.
         """
-        self._fit(X, groups, self._given(W=W, H=H, sample_weight=sample_weight))
+        self._fit(X, groups, self._given(W=W, H=H, sample_weight=sample_weight, cell_weight=cell_weight))
         return self
 
-    def _given(self, W: Any = None, H: Any = None, sample_weight: Any = None) -> Given:
+    def _given(self, W: Any = None, H: Any = None, sample_weight: Any = None, cell_weight: Any = None) -> Given:
         """Return what the fit is given besides data, or refuse what does not go together."""
         if self.init not in INITS:
             raise CofactorError(
@@ -180,13 +193,14 @@ class FederatedNMF(Factored):
         if W is not None and self.engine is not None:
             raise CofactorError("W: expected clients in this process (engine=None) to begin at codes; give H instead.")
         if self._budget is not None:
-            self._refuse_private(W, sample_weight)
-        return Given(H, W, sample_weight, losses.number(self.beta_loss))
+            self._refuse_private(W, {"sample_weight": sample_weight, "cell_weight": cell_weight})
+        return Given(H, W, sample_weight, cell_weight, losses.number(self.beta_loss))
 
-    def _refuse_private(self, W: Any, sample_weight: Any) -> None:
+    def _refuse_private(self, W: Any, weights: dict[str, Any]) -> None:
         """Refuse what would read rows without noise, before any row is read."""
-        if sample_weight is not None:
-            raise PrivacyError("sample_weight is refused in a private fit: noise is made for rows that count once.")
+        for name, weight in weights.items():
+            if weight is not None:
+                raise PrivacyError(f"{name} is refused in a private fit: noise is made for rows that count once.")
         if W is not None:
             raise PrivacyError(
                 "W is refused in a private fit: the factor to begin at would be computed from all rows without noise. "
@@ -199,7 +213,14 @@ class FederatedNMF(Factored):
         """Return the method, which another loss changes, and options of penalties and of a start that is given."""
         more = losses.options(self.beta_loss, self.alpha_W, self.alpha_H, self.l1_ratio, self.orthogonality)
         method = "exact-beta" if "beta" in more and self.method == "exact" else self.method
-        if more and method not in ("exact", "exact-beta", "exact-gaps"):
+        if given.cells is not None:
+            if method not in WEIGHED:
+                raise CofactorError(f"cell_weight: expected method='exact' to go with it, found {self.method!r}.")
+            if "overlap" in more or self.n_components == "auto":
+                name = "orthogonality" if "overlap" in more else "n_components='auto'"
+                raise CofactorError(f"cell_weight: expected no {name} beside it, found both.")
+            method = "exact-gaps"
+        if more and method not in WEIGHED:
             raise CofactorError(
                 "beta_loss, alpha_W, alpha_H and orthogonality: expected method='exact' to go with them, "
                 f"found {self.method!r}."

@@ -12,6 +12,7 @@ from scipy import sparse
 from cofactor.kinds.kind import Score, root
 from cofactor.local import apart, arrays
 from cofactor.local.stats import squares
+from cofactor.local.weighted import cells
 from cofactor.methods.blocks import Blocks
 from cofactor.types import Array, Data, DataError
 
@@ -43,7 +44,7 @@ class NonNegative:
 
 @dataclass(frozen=True)
 class Gapped(NonNegative):
-    """Numbers >= 0 of which some cells, NaN, were not observed: the error is that of the others."""
+    """Numbers >= 0 of which some cells, NaN, were not observed: the error is that of the others, by their weights."""
 
     name: str = "gaps"
     compares: bool = False
@@ -67,9 +68,9 @@ class Gapped(NonNegative):
         """``|X - W H|^2``, ``|X|^2`` and the number of cells, of those that were observed."""
         found = np.zeros(3)
         for rows, part in arrays.blocks(X):
-            seen = ~np.isnan(part)
-            rest = np.where(seen, part - W[rows] @ H, 0)
-            found += [np.vdot(rest, rest), np.nansum(part**2), seen.sum()]
+            values, weight = cells(part)
+            rest = values - W[rows] @ H
+            found += [np.sum(weight * rest**2), np.sum(weight * values**2), np.sum(np.broadcast_to(weight, rest.shape))]
         return found
 
 

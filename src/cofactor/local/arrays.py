@@ -197,7 +197,7 @@ def columns(X: Data, index: Array) -> Data:
 
 def stack(Xs: list[Data]) -> Data:
     """Stack rows; sparse stays sparse."""
-    if is_placed(Xs[0]):
+    if hasattr(Xs[0], "stacked"):
         return Xs[0].stacked(Xs[1:])
     if any(sparse.issparse(X) for X in Xs):
         return sparse.vstack(Xs, format="csr")

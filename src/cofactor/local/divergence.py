@@ -7,7 +7,8 @@ b = 0 Itakura-Saito ``x / y - log(x / y) - 1``. A factor F of ``Y = F B`` is imp
 
 which never raises the divergence. It is the minimizer ``(S / T)^g`` of a majorizer with ``S = N F^p``, ``T = D F^-q``,
 ``p = max(2 - b, 0)``, ``q = max(b - 1, 0)``, ``g = 1 / (p + q)``, and majorizers of several clients add up, also where
-each was made at another F: sums of S and T are enough. With ``gaps``, cells that are NaN belong to neither N nor D.
+each was made at another F: sums of S and T are enough. With ``gaps``, cells that are NaN belong to neither N nor D, and
+cells of :class:`~cofactor.local.weighted.Weighted` data to both by their weight.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from cofactor.local import arrays
 from cofactor.local.kernels import counts
 from cofactor.local.kernels.counts import TINY
 from cofactor.local.penalties import FREE, Penalty
+from cofactor.local.weighted import cells
 from cofactor.types import Array, Data
 
 
@@ -59,7 +61,7 @@ def for_codes(X: Data, W: Array, H: Array, beta: float, *, gaps: bool = False) -
     found = []
     for rows, part in _parts(X):
         here, seen, Y = _cells(part, W[rows], H)
-        found.append(((here * Y ** (beta - 2)) @ H.T, (seen * Y ** (beta - 1)) @ H.T))
+        found.append(((_counted(here, seen) * Y ** (beta - 2)) @ H.T, (seen * Y ** (beta - 1)) @ H.T))
     return np.concatenate([up for up, _ in found]), np.concatenate([down for _, down in found])
 
 
@@ -75,7 +77,8 @@ def for_factor(X: Data, W: Array, H: Array, beta: float, *, gaps: bool = False) 
     for rows, part in _parts(X):
         F = W[rows]
         here, seen, Y = _cells(part, F, H)
-        up, down = up + F.T @ (here * Y ** (beta - 2)), down + F.T @ (seen * Y ** (beta - 1))
+        up = up + F.T @ (_counted(here, seen) * Y ** (beta - 2))
+        down = down + F.T @ (seen * Y ** (beta - 1))
         loss += divergence(here, Y, beta, seen)
     return Sums(up, down, loss)
 
@@ -86,14 +89,14 @@ def has_zeros(X: Data) -> bool:
 
 
 def divergence(X: Array, Y: Array, beta: float, seen: Array | float = 1.0) -> float:
-    """``sum d(x | y)`` over the cells of two arrays, those that are ``seen``, in double precision."""
+    """``sum d(x | y)`` over the cells of two arrays, each as often as it is ``seen``, in double precision."""
     X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
     if beta == 1:
         return float(np.sum(seen * (_xlog(X, Y) - X + Y)))
     if beta == 0:
         return float(np.sum(seen * (X / Y - np.log(np.where(seen > 0, X / Y, 1.0)) - 1)))
-    cells = X**beta + (beta - 1) * Y**beta - beta * X * Y ** (beta - 1)
-    return float(np.sum(seen * cells) / (beta * (beta - 1)))
+    each = X**beta + (beta - 1) * Y**beta - beta * X * Y ** (beta - 1)
+    return float(np.sum(seen * each) / (beta * (beta - 1)))
 
 
 def _xlog(X: Array, Y: Array) -> Array:
@@ -113,11 +116,13 @@ def _parts(X: Data) -> Iterator[tuple[slice, Any]]:
 
 
 def _cells(part: Data, W: Array, H: Array) -> tuple[Array, Array | float, Array]:
-    """Return the cells of some rows with 0 for gaps, 1 where there is none, and the model's cells."""
-    X = part.toarray() if sparse.issparse(part) else part
-    gap = np.isnan(X)
-    Y = np.maximum(W @ H, TINY)
-    return (np.where(gap, 0, X), (~gap).astype(X.dtype), Y) if gap.any() else (X, 1.0, Y)
+    """Return the cells of some rows with 0 for gaps, how much each counts, and the model's cells."""
+    return *cells(part), np.maximum(W @ H, TINY)
+
+
+def _counted(X: Array, seen: Array | float) -> Array:
+    """Return every cell times its weight."""
+    return X if isinstance(seen, float) else X * seen
 
 
 def _count_codes(X: Data, W: Array, H: Array) -> Array:
@@ -160,7 +165,7 @@ def flat_codes(X: Data, H: Array) -> Array:
 
 def _row_sums(part: Data) -> Array:
     if not sparse.issparse(part):
-        return np.nansum(part, axis=1)
+        return cells(part)[0].sum(axis=1)
     known = np.nan_to_num(part.data)
     return np.add.reduceat(np.append(known, 0), part.indptr[:-1]) * (np.diff(part.indptr) > 0)
 

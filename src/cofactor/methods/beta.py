@@ -31,8 +31,8 @@ class Divergence:
 
     Each client improves its codes for the broadcast factor, then sends numerator ``N_j`` and denominator ``D_j``
     (:mod:`cofactor.local.divergence`); the server sets ``H <- H (sum N_j / sum D_j)^g``, which is the multiplicative
-    update on the pooled rows. With ``gaps`` cells that are NaN are not observed. With ``momentum`` both factors are
-    extrapolated until the divergence rises.
+    update on the pooled rows. With ``gaps`` cells that are NaN are not observed, and cells may have weights. With
+    ``momentum`` both factors are extrapolated until the divergence rises.
 
     ``changes=True`` is for rounds with absent clients: clients send how their majorizers ``N_j H^p`` and ``D_j H^-q``
     changed, and the server keeps running sums, so whoever is absent stays in with its last one; for Kullback-Leibler
@@ -174,9 +174,17 @@ def divergent(
     return Divergence(rank, float(beta), momentum, held.codes, held.factor)
 
 
-def gapped(rank: int, *, beta: float = 2.0, momentum: bool = True) -> Divergence:
+def gapped(
+    rank: int,
+    *,
+    beta: float = 2.0,
+    momentum: bool = True,
+    codes_penalty: tuple[float, float] = (0.0, 0.0),
+    factor_penalty: tuple[float, float] = (0.0, 0.0),
+) -> Divergence:
     """The pooled answer over the cells that were observed (the others are NaN), from sums.
 
-    ``beta`` is the divergence: 2 is least squares, 1 Kullback-Leibler.
+    ``beta`` is the divergence: 2 is least squares, 1 Kullback-Leibler. Penalties as for ``exact-beta``.
     """
-    return replace(divergent(rank, beta=beta, momentum=momentum), gaps=True)
+    held: dict[str, Any] = {"codes_penalty": codes_penalty, "factor_penalty": factor_penalty}
+    return replace(divergent(rank, beta=beta, momentum=momentum, **held), gaps=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from cofactor.local.kernels.compiled import compiled
 from cofactor.types import Array
 
 Entries = tuple[Array, Array, Array, Array]
 """``indptr``, ``indices`` and ``data`` of a CSR matrix, and the weight of every stored entry."""
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def solve_ridge(A: Array, b: Array, ridge: Array) -> None:
     """Overwrite b by the solution of ``(A + diag(ridge)) x = b``; only the upper triangle of A is read.
 
@@ -40,7 +40,7 @@ def solve_ridge(A: Array, b: Array, ridge: Array) -> None:
         b[i] = b[i] / A[i, i] if A[i, i] > 0 else 0.0
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def solve_rows(entries: Entries, features: Array, offset: Array, prior: Array, out: Array) -> None:
     """Row u of ``out``: ridge regression of ``x_ui - offset_i`` on the rows i of ``features`` that u has observed.
 
@@ -65,7 +65,7 @@ def solve_rows(entries: Entries, features: Array, offset: Array, prior: Array, o
             out[u, r] = b[r]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def add_column_stats(entries: Entries, features: Array, offset: Array, gram: Array, cross: Array) -> None:
     """Add, weighted, ``v_u v_u^T`` (upper triangle) to ``gram_i`` and ``v_u (x_ui - o_u)`` to ``cross_i``."""
     indptr, indices, values, weights = entries
@@ -83,7 +83,7 @@ def add_column_stats(entries: Entries, features: Array, offset: Array, gram: Arr
                     at += 1
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def solve_columns(gram: Array, cross: Array, ridge: Array, out: Array, gains: Array) -> None:
     """Solve every column's ridge problem into ``out`` (m x p).
 
@@ -105,7 +105,7 @@ def solve_columns(gram: Array, cross: Array, ridge: Array, out: Array, gains: Ar
             gains[i] -= 0.5 * cross[i, r] * b[r]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def residual_square(entries: Entries, codes: Array, factor: Array) -> Array:
     """Weighted ``sum_i (x_ui - w_u h_i)^2`` over the observed entries of every row; ``factor`` is m x q."""
     indptr, indices, values, weights = entries
@@ -119,7 +119,7 @@ def residual_square(entries: Entries, codes: Array, factor: Array) -> Array:
     return out
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def add_pulls(entries: Entries, features: Array, offset: Array, factor: Array, pull: Array) -> None:
     """Add, weighted, ``v_u (x_ui - o_u - v_u g_i)`` to the first p columns of ``pull`` and ``|v_u|^2`` to the last."""
     indptr, indices, values, weights = entries

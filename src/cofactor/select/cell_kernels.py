@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from cofactor.local.kernels.compiled import compiled
 from cofactor.types import Array
 
 LOST = 1e-10
 """A component with less than this share of its energy in the kept cells of a row gets no code there."""
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def products(W: Array, columns: Array, rows: Array, places: Array) -> Array:
     """Inner products of rows of W (n x k) with rows of ``columns`` (m x k), one for each cell."""
     out = np.empty(len(rows))
@@ -23,7 +23,7 @@ def products(W: Array, columns: Array, rows: Array, places: Array) -> Array:
     return out
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def downdate(own: Array, columns: Array, places: Array, ridge: float) -> None:
     """``own -= sum_c (h_c h_c^T - ridge diag(h_c^2))`` over the held-out cells of one row, in place (k x k)."""
     k = len(own)
@@ -36,7 +36,7 @@ def downdate(own: Array, columns: Array, places: Array, ridge: float) -> None:
                 own[a, a] += ridge * h * h
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@compiled(error_model="numpy", fastmath={"contract"})
 def masked_hals(
     W: Array,
     stats: tuple[Array, Array],

@@ -16,6 +16,7 @@ import numpy as np
 from cofactor.engines.totals import Sums
 from cofactor.local import arrays
 from cofactor.local.columns import column_sums, columns_of
+from cofactor.local.weighted import completed
 from cofactor.types import Array, CofactorError, Data
 
 SINGULAR = 1e-10
@@ -37,8 +38,9 @@ class Regressed:
     """The question behind markers: codes against codes, codes against features, and sums of both.
 
     ``gram = W^T W`` (k x k), ``cross = W^T X`` (k x m), ``codes = W^T 1`` (k), ``sums = X^T 1`` and ``squares``
-    (m), ``rows``. Where clients lack features, ``groups`` number the features by who has them
-    (:func:`cofactor.local.columns.groups`), and what is summed over rows is so for every group apart.
+    (m), ``rows``. Cells that were not observed are those of the model. Where clients lack features, ``groups`` number
+    the features by who has them (:func:`cofactor.local.columns.groups`), and what is summed over rows is so for every
+    group apart.
     """
 
     refit: Refit
@@ -61,6 +63,9 @@ class Regressed:
         W = codes.astype(np.float64)
         here = self._present(data)
         total, squares = column_sums(data)
+        if np.isnan(total).any():  # cells that were not observed
+            data = completed(data, codes, self.factor)
+            total, squares = column_sums(data)
         return {
             "gram": np.multiply.outer(here, W.T @ W),
             "cross": arrays.times_codes(data, codes).T.astype(np.float64),

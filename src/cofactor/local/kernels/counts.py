@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numba
-
+from cofactor.local.kernels.compiled import compiled
 from cofactor.types import Array
 
 Rows = tuple[Array, Array, Array]
@@ -14,7 +13,7 @@ TINY = 1e-30
 """The least value of a model's cell: keeps ratios finite where nothing explains a cell."""
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@compiled(error_model="numpy", fastmath={"contract", "reassoc"})
 def codes(rows: Rows, W: Array, Ht: Array, out: Array) -> None:
     """``out_i += sum_j x_ij / (W H)_ij h_j`` for every row i (n x k); ``Ht`` is the factor's transpose (m x k)."""
     indptr, indices, data = rows
@@ -30,7 +29,7 @@ def codes(rows: Rows, W: Array, Ht: Array, out: Array) -> None:
                 out[i, a] += ratio * Ht[j, a]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@compiled(error_model="numpy", fastmath={"contract", "reassoc"})
 def factor(rows: Rows, W: Array, Ht: Array, out: Array) -> float:
     """``out_j += sum_i x_ij / (W H)_ij w_i`` (m x k); returns ``sum x log(x / y) - x`` over what is stored."""
     indptr, indices, data = rows

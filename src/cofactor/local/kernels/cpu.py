@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from cofactor.local.kernels.compiled import compiled
 from cofactor.local.threads import over_rows
 from cofactor.types import Array
 
@@ -30,7 +30,7 @@ def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> None:
     over_rows(lambda start, stop: _sweep_rows(F, gram, cross, sweeps, start, stop), n, sweeps * k * k, BLOCK)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@compiled(error_model="numpy", fastmath={"contract"})
 def _sweep_rows(F: Array, gram: Array, cross: Array, sweeps: int, first: int, last: int) -> None:
     """Sweep over rows ``first:last``: a block is transposed, so that every instruction works on many rows at once.
 
@@ -69,7 +69,7 @@ def _sweep_rows(F: Array, gram: Array, cross: Array, sweeps: int, first: int, la
                 F[start + r, j] = T[j, r]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"}, inline="always")
+@compiled(error_model="numpy", fastmath={"contract"}, inline="always")
 def _left_over(C: Array, G: Array, T: Array, j: int, R0: Array, R1: Array, R2: Array, R3: Array) -> None:
     """``R = C[j:j+4] - G[j:j+4] T``, without those four: what all others leave of them."""
     for r in range(BLOCK):
@@ -89,7 +89,7 @@ def _left_over(C: Array, G: Array, T: Array, j: int, R0: Array, R1: Array, R2: A
             R3[r] -= d0 * t0 + d1 * t1 + d2 * t2 + d3 * t3
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"}, inline="always")
+@compiled(error_model="numpy", fastmath={"contract"}, inline="always")
 def _settle(T: Array, G: Array, inverse: Array, rest: Array, j: int, a: int, b: int, c: int) -> None:
     """``T_j = [(rest - G_ja T_a - G_jb T_b - G_jc T_c) / g]_+`` for a block of rows; as it was where g is 0."""
     scale, ga, gb, gc = inverse[j], G[j, a], G[j, b], G[j, c]
@@ -105,7 +105,7 @@ def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> 
     over_rows(lambda start, stop: _solve_rows(F, gram, cross, sweeps, tol, start, stop), n, sweeps * k * k // 4, BLOCK)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@compiled(error_model="numpy", fastmath={"contract"})
 def _solve_rows(F: Array, gram: Array, cross: Array, sweeps: int, tol: float, first: int, last: int) -> None:
     """Solve rows ``first:last``; the gradient of a row is carried along, so a coordinate that stays costs nothing."""
     k = F.shape[1]
@@ -138,7 +138,7 @@ def _solve_rows(F: Array, gram: Array, cross: Array, sweeps: int, tol: float, fi
                 break
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def extrapolate(new: Array, old: Array, momentum: float) -> Array:
     """Return ``[new + momentum (new - old)]_+`` in one pass."""
     y = np.empty_like(new)
@@ -150,7 +150,7 @@ def extrapolate(new: Array, old: Array, momentum: float) -> Array:
     return y
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@compiled(error_model="numpy", fastmath={"contract"})
 def hals_metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> None:
     """Coordinate descent on ``1/2 tr(C_j^T G_j C_j gram) - tr(C_j^T cross_j)``, C_j >= 0 (c x r x k), in place.
 

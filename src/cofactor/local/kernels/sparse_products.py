@@ -6,9 +6,9 @@ of one that scatters: no bit depends on how many there are.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from cofactor.local.kernels.compiled import compiled
 from cofactor.local.threads import over_rows
 from cofactor.types import Array, Data
 
@@ -45,7 +45,7 @@ def _scatter(along: tuple[Array, Array, Array], B: Array, n: int) -> Array:
     return out
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@compiled(error_model="numpy", fastmath={"contract"})
 def _gather_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Array, first: int, last: int) -> None:
     """``out_i = sum_e x_e B_(j_e)`` over the stored values e of rows ``first:last``, four at a time."""
     k = B.shape[1]
@@ -65,7 +65,7 @@ def _gather_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Arra
                 out[i, a] += x * B[j, a]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@compiled(error_model="numpy", fastmath={"contract"})
 def _scatter_columns(indptr: Array, indices: Array, data: Array, B: Array, out: Array, first: int, last: int) -> None:
     """``out_(j_e) += x_e B_i`` over all stored values e, in columns ``first:last``: no two threads write one place."""
     for i in range(B.shape[0]):
