@@ -82,7 +82,7 @@ class Line:
 
 @dataclass(frozen=True)
 class ClientScore:
-    """One client of ``evaluation.json``."""
+    """One client of ``evaluation.json``; of its model ``own_share`` is its own, ``own_shares`` of each component."""
 
     client: str
     rows: int
@@ -90,6 +90,8 @@ class ClientScore:
     rmsd: float | None = None
     local_error: float | None = None
     pooled_error: float | None = None
+    own_share: float | None = None
+    own_shares: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Passport:
-    """One component of ``passports.json``."""
+    """One component of ``passports.json``; ``client_shares`` in the order of the clients of ``evaluation.json``."""
 
     component: int
     clients_found: int
@@ -133,6 +135,7 @@ class Passport:
     drift: float | None = None
     top_features: list[Any] = field(default_factory=list)
     markers: list[Any] = field(default_factory=list)
+    client_shares: list[float | None] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ class Finding(NamedTuple):
 
     ``summary`` is what passports are made of; ``held`` (squared residuals, ratings, and sums of the ranking) of what
     was held out. ``listed`` are the items in the lists of its users (m bits): of a single user nobody needs to know.
+    ``apart`` (2 x k) is how much of the model's cells each component makes up, what is shared and what is its own.
     """
 
     client: str
@@ -36,6 +37,7 @@ class Finding(NamedTuple):
     summary: Message | None = None
     held: Array | None = None
     listed: Array | None = None
+    apart: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,11 @@ class Conclude:
         """Write codes and pictures; return the finding that all may see."""
         X, W = client.data, client.codes
         self.folder.write_codes(W, self.rows)
+        apart = None
         if (weight := self.method.traits.apart) is not None:
-            self.folder.write_own(own_part(X, W, factor, weight))
+            V = own_part(X, W, factor, weight)
+            self.folder.write_own(V)
+            apart = W.sum(axis=0) * np.array([factor.sum(axis=1), V.sum(axis=1)])
         tally = self.kind.tally(self.method, X, W, factor)
         if self.private:
             error, rmsd = self.kind.score(tally)
@@ -65,7 +70,7 @@ class Conclude:
             return None
         if self.kind.pictures is not None:
             self.folder.write_pictures(self.kind.pictures(X, W, factor))
-        found = Finding(self.name, X.shape[0], tally)
+        found = Finding(self.name, X.shape[0], tally, apart=apart)
         if self.held is not None:
             return _judged(found, self.method.layout, client, factor, self.held)
         return self._compared(found, client, factor) if self.compares else found

@@ -87,7 +87,11 @@ def evaluation(
 
     clients = [
         ClientScore(
-            found.client, found.rows, *score(found.tally), None if found.own is None else score(found.own).error
+            found.client,
+            found.rows,
+            *score(found.tally),
+            None if found.own is None else score(found.own).error,
+            **_own_shares(found.apart),
         )
         for found in findings
     ]
@@ -98,6 +102,15 @@ def evaluation(
         match=match,
         parts=_parts(kind, findings, config),
     )
+
+
+def _own_shares(apart: Array | None) -> dict[str, Any]:
+    """Return how much of a client's model is its own: of all of it, and of each component."""
+    if apart is None:
+        return {}
+    own, whole = apart[1].astype(float), apart.sum(axis=0, dtype=float)
+    each = np.divide(own, whole, out=np.zeros_like(own), where=whole > 0)
+    return {"own_share": float(own.sum() / max(whole.sum(), 1e-300)), "own_shares": each.tolist()}
 
 
 def _parts(kind: Kind, findings: Sequence[Finding], config: Config) -> list[Part]:
@@ -145,7 +158,8 @@ def passport_record(p: Found, markers: Sequence[Marker] = ()) -> Passport:
     """Return a passport as a run folder holds it, with the best of the markers of all components that are its own."""
     features: list[Any] = [[str(name), weight] for name, weight in p.features]
     own = [[str(m.feature), m.score] for m in markers if m.component == p.component][: len(features) or None]
-    return Passport(p.component, p.clients, p.n_clients, p.share, p.stability, p.drift, features, own)
+    shares = list(p.client_shares)
+    return Passport(p.component, p.clients, p.n_clients, p.share, p.stability, p.drift, features, own, shares)
 
 
 def add_pooled(folder: RunFolder) -> Evaluation:

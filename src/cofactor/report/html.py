@@ -11,7 +11,7 @@ from cofactor.report import words
 from cofactor.report.charts import finite
 from cofactor.report.contents import Folder, read
 from cofactor.report.meanings import meaning, why_alone
-from cofactor.report.sections import agreement, components, overview, quality, tiles, traffic
+from cofactor.report.sections import agreement, components, overview, quality, tiles, traffic, usage
 from cofactor.types import CofactorError
 
 
@@ -30,6 +30,8 @@ SECTIONS = [
     Section("drift", "Drift and match", quality.drift),
     Section("components", "Components", components.components),
     Section("markers", "Markers", components.markers),
+    Section("usage", "Usage by client", usage.usage),
+    Section("apart", "Shared and own", usage.apart),
     Section("consensus", "Consensus", agreement.agreement),
     Section("rank", "Rank selection", components.rank),
     Section("communication", "Communication", traffic.communication),
@@ -98,6 +100,7 @@ def sections_of(folder: Folder, *, pictures: bool = False) -> list[Section]:
     absent["markers"] = folder.factor.scores is None or folder.factor.image_shape is not None
     absent["consensus"] = folder.factor.clustergram is None
     absent["events"] = folder.events is None
+    absent |= {"usage": usage.usage(folder) is None, "apart": not usage.has_own(folder)}
     found = [section for section in SECTIONS if not absent.get(section.id)]
     if alone:
         found = [section._replace(title="Drift") if section.id == "drift" else section for section in found]
