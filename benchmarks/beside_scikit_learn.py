@@ -3,8 +3,8 @@
     COFACTOR_DATA=... python benchmarks/beside_scikit_learn.py [fits] [loss] [import]
 
 Fits: the relative error of a default fit (codes refitted for both) over that of scikit-learn (nndsvda, cd, tol 1e-4).
-Loss: 3000 documents of 5000 counts, rank 20, both from one random start: federated next to pooled, the objective after 50
-iterations of ``solver="mu"``, and the time to reach it. Import: medians over fresh processes, interleaved.
+Loss: 3000 documents of 5000 counts, rank 20, both from one random start: federated next to pooled, the objective after
+50 iterations of ``solver="mu"``, and the time to reach it. Import: medians over fresh processes, interleaved.
 """
 
 from __future__ import annotations

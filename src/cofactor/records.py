@@ -201,19 +201,14 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 def load(kind: type[Record], path: Path) -> Record:
     """Return the record that a JSON file holds."""
-    return _record(kind, read_json(path), path.name)
+    return decode(kind, read_json(path), path.name)
 
 
 def load_all(kind: type[Record], path: Path) -> list[Record]:
     """Return the records of a JSON list, or of a file with one on each line."""
     if path.suffix == ".jsonl":
-        return [_record(kind, line, where) for where, line in read_lines(path)]
+        return [decode(kind, line, where) for where, line in read_lines(path)]
     return decode_list(kind, read_json(path), path.name)
-
-
-def decode(kind: type[Record], value: Any, where: str) -> Record:
-    """Return ``value`` as a record of ``kind``, a frozen dataclass; keys it does not name are ignored."""
-    return _record(kind, value, where)
 
 
 def decode_list(kind: type[Record], value: Any, where: str) -> list[Record]:
@@ -244,7 +239,8 @@ def _parse(text: str, where: str) -> Any:
         raise CofactorError(f"{where}: expected JSON, found damaged text ({error}).") from None
 
 
-def _record(kind: type, value: Any, where: str) -> Any:
+def decode(kind: type[Record], value: Any, where: str) -> Record:
+    """Return ``value`` as a record of ``kind``, a frozen dataclass; keys it does not name are ignored."""
     value, arguments = _dict(value, where), {}
     for name, check, required in _plan(kind):
         if name in value:
@@ -267,7 +263,7 @@ def _check(hint: Any) -> Check:
     if hint is Any:
         return lambda value, where: value
     if is_dataclass(hint):
-        return lambda value, where: _record(hint, value, where)  # type: ignore[arg-type]
+        return lambda value, where: decode(hint, value, where)  # type: ignore[arg-type]
     if get_origin(hint) in (Union, types.UnionType):
         inner = _check(next(a for a in arguments if a is not type(None)))
         return lambda value, where: None if value is None else inner(value, where)

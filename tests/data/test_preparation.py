@@ -165,6 +165,8 @@ def test_hints_are_for_raw_counts_and_for_counts_that_are_none():
     assert not hint(X, Preparation.of("library,log1p"))
     assert not hint(np.log1p(X), Preparation())
     assert "are no whole numbers" in hint(np.log1p(X), Preparation.of("library,log1p"))
+    assert "would be taken twice" in hint(np.log1p(X), Preparation.of("log1p"))
+    assert not hint(X / X.sum(axis=1, keepdims=True) * 1e4, Preparation.of("log1p"))
     assert not hint((X > 0).astype(float), Preparation())
     assert not hint(np.zeros((3, 3)), Preparation())
 

@@ -167,7 +167,7 @@ def test_the_page_forbids_requests_and_the_check_would_see_them(
 @pytest.mark.parametrize("width", [390, 1280])
 def test_every_section_is_visible(browser: Any, report: Path, width: int) -> None:
     show(browser, report, width=width)
-    there = [section for section in html.SECTIONS if section.id not in ("markers", "consensus", "events")]
+    there = [section for section in html.SECTIONS if section.id not in ("markers", "consensus", "events", "apart")]
     for section in there:  # pictures have no markers, one start no consensus, one machine no events
         element = browser.find_element("id", section.id)
         assert element.is_displayed()

@@ -60,7 +60,7 @@ def root(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo"),
     seed: Seed = 0,
     json: Json = False,
 ) -> None:

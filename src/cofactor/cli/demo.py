@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -16,10 +17,13 @@ from cofactor.data import datasets, partition
 from cofactor.engines.history import Round
 from cofactor.engines.loop import run
 from cofactor.engines.outcome import Run
+from cofactor.jobs.config import Config
+from cofactor.jobs.job import fit
 from cofactor.local.refit import refit
 from cofactor.methods import catalog
 from cofactor.metrics import sum_rmsd
 from cofactor.plan import Stop
+from cofactor.report.html import render
 from cofactor.report.plots import component_rows
 from cofactor.types import Array, Data
 
@@ -61,8 +65,21 @@ def run_demo(out: Path, *, seed: int = 0, as_json: bool = False) -> list[Line]:
     else:
         console.print(_table(lines))
         console.print("error: sum over clients of the RMSD, codes refitted; ratio: to the best of three pooled runs.")
-        console.print(f"Picture of the components: {picture}\n")
+        console.print(f"Picture of the components: {picture}", soft_wrap=True)
+        console.print(f"Report to open in a browser: {_report(Xs, out, seed)}\n", soft_wrap=True)
     return lines
+
+
+def _report(Xs: list[Data], out: Path, seed: int) -> Path:
+    """Fit the same clients as files, as `cofactor fit` does, and return the report of the run; once for each seed."""
+    folder = out / f"run-{seed}"
+    if not (folder / "evaluation.json").exists():
+        files = [out / "clients" / f"client{j}.npy" for j in range(len(Xs))]
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+        for file, X in zip(files, Xs, strict=True):
+            np.save(file, X)
+        fit(Config([str(file) for file in files], RANK, seed=seed, image="8x8"), folder)
+    return render(folder)
 
 
 def _compare(Xs: list[Data], X: Data, seed: int, console: Console) -> tuple[list[Line], dict[str, Array]]:

@@ -1,17 +1,22 @@
-"""Progress: a live table in a terminal, plain lines elsewhere."""
+"""Progress: a live table in a terminal with what is under way below it, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import logging
 import sys
+import time
 from collections import deque
 from types import TracebackType
 from typing import Self
 
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from cofactor.cli.console import Console
 from cofactor.engines.history import Round
+from cofactor.local.told import LOG
 from cofactor.types import Shared
 
 SHOWN = 12
@@ -23,7 +28,8 @@ class Progress:
     """A callback that shows every round: loss, drift, bytes, seconds, participants and the time left at most.
 
     In private runs there is one column more, what all rounds so far have cost. ``rounds`` is None where nobody can
-    say how many there will be.
+    say how many there will be. Below stands what is under way: how long the round takes so far, and of work in many
+    pieces (starts of a consensus, fits of a rank scan) how many are done and the time left.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -34,11 +40,15 @@ class Progress:
         self.lines: deque[tuple[str, ...]] = deque(maxlen=SHOWN)
         self.seconds: list[float] = []
         self.console = Console(stderr=True)
-        self.live = Live(console=self.console, transient=True) if self.console.is_terminal and not quiet else None
+        self.heard, self.pieces, self.since = _Heard(self), "", time.monotonic()
+        shown = self.console.is_terminal and not quiet
+        self.live = Live(get_renderable=self._shown, console=self.console, transient=True) if shown else None
 
     def __enter__(self) -> Self:
         """Begin the display."""
         if self.live:
+            LOG.addHandler(self.heard)
+            LOG.setLevel(logging.INFO)
             self.live.start()
         return self
 
@@ -47,6 +57,7 @@ class Progress:
     ) -> None:
         """End the display, whatever happened."""
         if self.live:
+            LOG.removeHandler(self.heard)
             self.live.stop()
 
     def begin(self, rounds: int | None, text: str = "", stages: int = 1) -> None:
@@ -71,8 +82,9 @@ class Progress:
         if line.epsilon == line.epsilon:
             self.columns, cells = (*COLUMNS, SPENT), (*cells, f"{line.epsilon:.4g}")
         self.lines.append(cells)
+        self.pieces, self.since = "", time.monotonic()
         if self.live:
-            self.live.update(self._table())
+            self.live.refresh()
         elif not self.quiet:
             text = "  ".join(f"{name} {cell}" for name, cell in zip(self.columns, cells, strict=True))
             print(text, file=sys.stderr, flush=True)
@@ -88,6 +100,19 @@ class Progress:
             return "-"
         return f"{sorted(self.seconds)[len(self.seconds) // 2] * (self.rounds - line.round - 1):.0f} s"
 
+    def hear(self, what: str, done: int, total: int) -> None:
+        """Learn how many pieces of some work are done."""
+        if done == 1:
+            self.since = time.monotonic()
+        left = (time.monotonic() - self.since) / max(done - 1, 1) * (total - done)
+        self.pieces = f"{done} of {total} {what}" + (f", {left:.0f} s left" if done > 1 else "")
+
+    def _shown(self) -> RenderableType:
+        """Return the table of rounds, and what is under way."""
+        spent = f"{time.monotonic() - self.since:.0f} s so far"
+        now = Text(self.pieces or f"working, {spent}", style="dim")
+        return Group(self._table(), now) if self.lines else now
+
     def _table(self) -> Table:
         table = Table()
         for name in self.columns:
@@ -95,6 +120,19 @@ class Progress:
         for cells in self.lines:
             table.add_row(*cells)
         return table
+
+
+class _Heard(logging.Handler):
+    """Hands on what long work says of itself."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(logging.INFO)
+        self.progress = progress
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell how many pieces are done."""
+        if isinstance(record.args, tuple) and len(record.args) == 3:
+            self.progress.hear(*record.args)  # type: ignore[arg-type]
 
 
 def _bytes(count: float) -> str:

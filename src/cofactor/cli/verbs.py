@@ -202,7 +202,8 @@ def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_j
     """Scan ranks, print the table and the suggestion, and leave both in the folder."""
     if out is not None:
         ranks_.refuse_private(out)
-    scan = ranks_.scan_ranks(config, ranks, seeds=seeds)
+    with Progress(quiet=quiet or as_json):
+        scan = ranks_.scan_ranks(config, ranks, seeds=seeds)
     if out is not None:
         from cofactor.report.plots import rank_scan
 

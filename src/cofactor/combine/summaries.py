@@ -20,6 +20,7 @@ from cofactor.combine import unions
 from cofactor.combine.consensus import DENSITY, agree
 from cofactor.combine.unions import Descent, Stacked
 from cofactor.local.init import random_factor
+from cofactor.local.told import counted
 from cofactor.types import Array, CofactorError
 
 ALONE = 100
@@ -121,7 +122,8 @@ def agreed(
 ) -> Fitted:
     """Fit a union from many starts, each alone, and return what they agree on (:mod:`cofactor.combine.consensus`)."""
     seeds = np.random.default_rng(seed).integers(2**31, size=starts).tolist()
-    found = agree([fit(summaries, rank, seed=s, restarts=1, iterations=ALONE)[0] for s in seeds], density=density)
+    start = counted(lambda s: fit(summaries, rank, seed=s, restarts=1, iterations=ALONE)[0], starts, "starts")
+    found = agree([start(s) for s in seeds], density=density)
     descent = Descent(stacked(summaries), found.factor)
     descent.codes(SWEEPS)
     return Fitted(found.factor, descent.C, np.full(rank, np.nan), found.silhouette, found.clustergram)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.data.changed import changed
-from cofactor.data.steps import KNOWN, Binarize, HighlyVariable, LibrarySize, Step
+from cofactor.data.steps import KNOWN, Binarize, HighlyVariable, LibrarySize, Log1p, Step
 from cofactor.engines.totals import Question, Sums
 from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns
@@ -24,8 +24,9 @@ Ask = Callable[[Question, Sequence[Data], int], Sums]
 """(question, data of the clients here, features) -> the answers of all clients, added up."""
 TEXT = "prepare"
 """The array that holds a preparation's text in a file; ``prepare.2.keeps`` is what its third step knows."""
-LOOK, COUNTS, EMPTY = 500, 10, 0.5
-"""Rows that are looked at for a hint, and from which value and which share of zeros on numbers look like counts."""
+LOOK, COUNTS, EMPTY, LOGGED = 500, 10, 0.5, 15.0
+"""Rows that are looked at for a hint; from which value and which share of zeros on numbers look like counts; and below
+which they look like logarithms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +205,11 @@ def hint(X: Data, preparation: Preparation) -> str:
         return (
             "prepare: library expects counts, and the values are no whole numbers: were they normalized, or "
             "logarithms taken, before?"
+        )
+    if isinstance(first, Log1p) and not whole and values.max() < LOGGED:
+        return (
+            f"prepare: log1p expects counts or normalized counts, and no value is above {values.max():.3g}: were "
+            "logarithms taken before? Then they would be taken twice."
         )
     return ""
 

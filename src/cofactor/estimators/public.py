@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from cofactor.files import atomic
+from cofactor.estimators.saved import store, stored
 from cofactor.ratings import Layout
 from cofactor.types import Array, CofactorError
+
+RATED = "the public part of a model of ratings"
 
 
 class Public(NamedTuple):
@@ -29,24 +30,16 @@ def arrays(held: Public) -> dict[str, Array]:
 
 
 def write(path: Path, held: Public) -> None:
-    """Write an npz file without pickles."""
-    with atomic(path) as file:
-        np.savez(file, **arrays(held))  # type: ignore[arg-type]
+    """Write the file."""
+    store(path, arrays(held))
 
 
 def read(path: Path) -> Public:
     """Read it, or say what else the file is."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = dict(file)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise CofactorError(f"{path}: expected the public part of a model of ratings, found: {error}.") from error
+    found = stored(path, RATED)
     missing = {"factor", "feature_names", "rank", "biases", "ridge", "bias_ridge"} - set(found)
     if missing:
-        raise CofactorError(
-            f"{path}: expected the public part of a model of ratings, found a file without "
-            f"{', '.join(sorted(missing))}."
-        )
+        raise CofactorError(f"{path}: expected {RATED}, found a file without {', '.join(sorted(missing))}.")
     alpha, limits = found.get("alpha"), found.get("rating_range")
     layout = Layout(
         int(found["rank"]),

@@ -39,21 +39,31 @@ def arrays(held: Saved) -> dict[str, Array]:
     return {"factor": held.factor, **found, **held.preparation.arrays()}
 
 
-def write(path: Path, held: Saved) -> None:
-    """Write an npz file without pickles."""
+def store(path: Path, found: dict[str, Array]) -> None:
+    """Write arrays as npz, without pickles."""
     with atomic(path) as file:
-        np.savez(file, **arrays(held))  # type: ignore[arg-type]
+        np.savez(file, **found)  # type: ignore[arg-type]
+
+
+def stored(path: Path, what: str = "the public part of a model") -> dict[str, Array]:
+    """Read them, or say what else the file is."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except FileNotFoundError:
+        raise CofactorError(f"{path}: expected {what}, found no such file.") from None
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise CofactorError(f"{path}: expected {what}, found: {error}.") from error
+
+
+def write(path: Path, held: Saved) -> None:
+    """Write the file."""
+    store(path, arrays(held))
 
 
 def read(path: Path) -> Saved:
     """Read it, or the factor.npz of a run; or say what else the file is."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = dict(file)
-    except FileNotFoundError:
-        raise CofactorError(f"{path}: expected the public part of a model, found no such file.") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise CofactorError(f"{path}: expected the public part of a model, found: {error}.") from error
+    found = stored(path)
     H = found.get("factor")
     if H is None or H.ndim != 2 or "biases" in found:
         what = "a model of ratings: use FederatedMF.load" if "biases" in found else ", ".join(found) or "nothing"

@@ -11,6 +11,7 @@ from cofactor.data import ratings_split
 from cofactor.engines.loop import run
 from cofactor.engines.outcome import Run
 from cofactor.kinds.kind import root
+from cofactor.local.told import counted
 from cofactor.methods import catalog
 from cofactor.plan import Plan
 from cofactor.select import RankScan
@@ -33,7 +34,8 @@ def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -
         raise CofactorError(
             f"a rank scan holds out {SHARE:.0%} of every user's ratings: expected users with 10 or more."
         )
-    runs = [[_run(parts, k, seed + s) for s, parts in enumerate(splits)] for k in (1, *chosen)]
+    fit = counted(lambda ks: _run(splits[ks[1]], ks[0], seed + ks[1]), (1 + len(chosen)) * seeds, "fits")
+    runs = [[fit((k, s)) for s in range(seeds)] for k in (1, *chosen)]
     held, training = (
         np.array([[_rmse(found, [p[side] for p in parts]) for found, parts in zip(line, splits)] for line in runs])
         for side in (1, 0)

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from cofactor.combine import summaries
 from cofactor.combine.summaries import Summary
 from cofactor.local import arrays
+from cofactor.local.told import counted
 from cofactor.method import SERVER, Traits, rng
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.methods.refusals import NONE
@@ -121,7 +122,8 @@ class Scan:
         union = [Summary(m.arrays["factor"], m.arrays["gram"], m.weight, 0.0) for m in messages]
         seeds = rng(self.seed, SERVER, 0).integers(2**31, size=self.seeds).tolist()
         work = [(k, s) for k in self.ranks for s in seeds]
-        fits = _in_threads(lambda w: summaries.fit(union, w[0], seed=w[1], restarts=self.restarts), work)
+        fit = counted(lambda w: summaries.fit(union, w[0], seed=w[1], restarts=self.restarts), len(work), "fits")
+        fits = _in_threads(fit, work)
         by_rank = [fits[i : i + self.seeds] for i in range(0, len(fits), self.seeds)]
         judges = np.sort(rng(self.seed, SERVER, 1).permutation(len(union))[:JUDGES])
         chosen = [union[j] for j in judges]
