@@ -118,15 +118,20 @@ def test_recommendations_leave_out_seen_items_and_come_best_first(R, model):
 
 
 def test_an_unknown_user_gets_the_best_rated_items(model):
-    np.testing.assert_array_equal(model.recommend("new", 5), np.argsort(-model.item_biases_, kind="stable")[:5])
+    with pytest.warns(UserWarning, match=r"'new' is no user of the fit.*ratings=\{item: rating\}"):
+        found = model.recommend("new", 5)
+    np.testing.assert_array_equal(found, np.argsort(-model.item_biases_, kind="stable")[:5])
+    np.testing.assert_array_equal(model.recommend(n=5), found)
 
 
+@pytest.mark.filterwarnings("ignore:recommend")
 def test_a_new_user_is_served_from_the_factor_alone(R, model):
     np.testing.assert_allclose(model.transform(R[3]), model.codes_[3:4], atol=1e-10)
     np.testing.assert_array_equal(model.recommend(None, 5, ratings=R[3]), model.recommend(3, 5))
     given = dict(zip(R[3].indices, R[3].data))
     np.testing.assert_allclose(model.transform(given), model.codes_[3:4], atol=1e-10)
     np.testing.assert_array_equal(model.recommend(n=5, ratings={**given, 999: 4.0}), model.recommend(3, 5))
+    np.testing.assert_array_equal(model.recommend(given, 5), model.recommend(3, 5))
     np.testing.assert_array_equal(model.recommend(n=5, ratings={}), model.recommend("new", 5))
     with pytest.raises(DataError, match=r"client new: expected ratings in \[0.5, 5\], found 6 for item 1"):
         model.transform({1: 6.0})
@@ -193,10 +198,13 @@ def test_data_frames_of_triples_are_read_by_the_names_of_their_columns(R):
         assert model.ranking(table).mean == named.ranking((users, items, values)).mean
     with pytest.raises(DataError, match="expected a data frame with the columns user, item, rating, found no rating"):
         named.fit(tables[0].rename(columns={"rating": "mark"}))
+    with pytest.raises(DataError, match=r"one data frame of triples, found a list of 2; use pd\.concat"):
+        named.fit([tables[0], tables[0]])
     with pytest.raises(DataError, match="expected a data frame with the columns user, item, found str"):
         named.predict("u003")
 
 
+@pytest.mark.filterwarnings("ignore:recommend")
 def test_batches_are_the_lists_of_their_users(R, model):
     batch = model.recommend([3, 5, "nobody"], 4)
     assert [best.tolist() for best in batch] == [model.recommend(u, 4).tolist() for u in (3, 5, "nobody")]
@@ -230,6 +238,7 @@ def clicks(seed=0):
     return sparse.csr_matrix(draw.poisson(np.where(alike, 0.8, 0.05)).astype(float))
 
 
+@pytest.mark.filterwarnings("ignore:recommend")
 @pytest.mark.parametrize("method", catalog.names("ratings"))
 def test_clicks_rank_what_goes_together_first(method):
     train, test = ratings_split.at_random(clicks(), seed=1)

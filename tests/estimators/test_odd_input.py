@@ -3,6 +3,8 @@
 import anndata
 import dask.array
 import numpy as np
+import pandas as pd
+import polars
 import pytest
 
 from cofactor import FederatedNMF
@@ -53,3 +55,44 @@ def test_one_start_is_no_consensus():
 def test_own_parts_of_clients_with_few_rows_get_a_warning():
     with pytest.warns(UserWarning, match="fewer rows than components"):
         fit([X, X[:3]], 5, method="shared-own")
+
+
+FRAME = pd.DataFrame(X, columns=[f"g{i}" for i in range(12)]).assign(donor="ann", clinic="north")
+
+
+@pytest.mark.parametrize("make", [lambda: FRAME, lambda: [FRAME, FRAME], lambda: polars.from_pandas(FRAME)])
+def test_columns_of_text_are_named(make):
+    with pytest.raises(CofactorError, match=r"columns 'donor', 'clinic'; drop them, or .* groups='donor'"):
+        fit(make())
+
+
+def test_a_column_of_text_may_name_the_clients():
+    assert fit(FRAME.drop(columns="donor"), groups="clinic").clients_ == ["north"]
+    with pytest.raises(CofactorError, match=r"found no such column; did you mean 'clinic'\?$"):
+        fit(FRAME, groups="clinics")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("cells.h5ad", r"found the text 'cells.h5ad'; read files first .*cofactor fit"),
+        (["a.csv", "b.csv"], "read files first"),
+        ({"north": X, "south": X}, r"found a dict; give list\(X.values\(\)\)"),
+        ([], "at least one client, found an empty list"),
+    ],
+)
+def test_what_holds_no_matrix_is_refused_in_words(data, words):
+    with pytest.raises(CofactorError, match=words):
+        fit(data)
+
+
+def test_a_fit_that_was_log_transformed_elsewhere_still_tells_raw_counts():
+    """What AnnData has noted of logarithms does not count: values do."""
+    counts = np.random.default_rng(1).poisson(0.4, size=(60, 12)).astype(np.float32)
+    counts[0, 0] = 30
+    cells = anndata.AnnData(counts)
+    cells.uns["log1p"] = {"base": None}
+    with pytest.warns(UserWarning, match="look like raw counts"):
+        fit(cells)
+    with pytest.warns(UserWarning, match="would be taken twice"):
+        fit(anndata.AnnData(np.log1p(counts)), prepare="log1p")

@@ -28,6 +28,18 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and not callable(X.columns) and hasattr(X, "shape")
 
 
+def without_numbers(frame: Any) -> list[str]:
+    """Return the names of the columns of a data frame whose values are no numbers."""
+
+    def numeric(name: Any) -> bool:
+        try:
+            return np.asarray(frame[name], dtype=np.float64).ndim == 1
+        except (ValueError, TypeError):
+            return False
+
+    return [str(name) for name in frame.columns if not numeric(name)]
+
+
 def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
     """Return what somebody holds as a table; the matrix of a data frame stays the frame, for others to convert.
 
@@ -61,7 +73,7 @@ def set_aside(table: Table, name: str) -> tuple[Table, Array]:
     names = table.feature_names or []
     if name not in names:
         where = f"{table.source}: expected a column {name!r} to group by"
-        raise DataError(f"{where}, found no such column{did_you_mean(name, names)}.")
+        raise DataError(f"{where}, found no such column{did_you_mean(name, names)}")
     X = table.X.drop(columns=[name]) if hasattr(table.X, "iloc") else table.X.drop(name)
     return replace(table, X=X, feature_names=[n for n in names if n != name]), plain(table.X[name])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ from cofactor import kinds
 from cofactor.data import harmonise
 from cofactor.data.formats.table import Table
 from cofactor.data.harmonise import How
-from cofactor.data.tables import as_tables, is_annotated, set_aside
+from cofactor.data.tables import as_tables, is_annotated, is_frame, set_aside, without_numbers
 from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
 from cofactor.local import arrays
@@ -84,6 +85,7 @@ def split(
     ``groups`` are labels of the rows, or the name of a column that holds them. Features are matched by name where
     there are names. ``empty`` lets clients of a list have no rows.
     """
+    refuse_others(X)
     many = is_many(X)
     if many and groups is not None:
         raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
@@ -113,7 +115,31 @@ def _grouped(whole: Data, labels: Array, features: list[str] | None) -> Clients:
 
 
 def _converted(X: Any, client: int, convert: Convert) -> Data:
-    return X if arrays.is_held(X) else convert(X, client)
+    """Return a matrix of numbers, or name the columns of a data frame that hold none."""
+    try:
+        return X if arrays.is_held(X) else convert(X, client)
+    except (ValueError, TypeError):
+        if not is_frame(X) or not (text := without_numbers(X)):
+            raise
+        more = f" and {len(text) - 3} more" if len(text) > 3 else ""
+        raise DataError(
+            f"client {client}: expected numbers, found others in the columns {', '.join(map(repr, text[:3]))}{more}; "
+            f"drop them, or name one that tells clients apart: groups={text[0]!r}."
+        ) from None
+
+
+def refuse_others(X: Any) -> None:
+    """Refuse what holds no matrix, in words: names of files, a dict of clients, nothing at all."""
+    some = X[0] if isinstance(X, list | tuple) and len(X) else X
+    if isinstance(some, str | Path):
+        raise DataError(
+            f"expected matrices, data frames or AnnData, found the text {str(some)!r}; read files first "
+            "(anndata.read_h5ad, pandas.read_csv), or give them to the command line: cofactor fit."
+        )
+    if isinstance(X, Mapping):
+        raise DataError("expected one matrix or a list of clients, found a dict; give list(X.values()).")
+    if isinstance(X, list | tuple) and not len(X):
+        raise DataError("expected at least one client, found an empty list.")
 
 
 def matched(tables: list[Table], how: How) -> tuple[list[str] | None, list[Data], list[Array] | None]:

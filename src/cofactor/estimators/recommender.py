@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,9 +51,11 @@ class Recommender:
     def recommend(self, user: Any = None, n: int = 10, *, ratings: Any = None) -> Any:
         """Return the names of the n best items that a user has not rated, best first; of several users a list of these.
 
-        An unknown user gets the best rated items. With ``ratings`` (users x items as CSR, or for one user a mapping
-        from names of items) users need not be known: codes and seen items come from them.
+        An unknown user gets the best rated items, and a warning. With ``ratings`` (users x items as CSR, or for one
+        user a mapping from names of items) users need not be known: codes and seen items come from them.
         """
+        if isinstance(user, Mapping):
+            user, ratings = None, user
         check_is_fitted(self)
         if n < 1:
             raise CofactorError(f"n must be at least 1. Found {n}.")
@@ -61,6 +64,14 @@ class Recommender:
             lists = [self._best(w, R[u].indices, n) for u, w in enumerate(self.transform(R))]
             return lists[0] if len(lists) == 1 else lists
         found = places(names(user), self.users_)
+        if user is not None and (found == len(self.users_)).any():
+            unknown = names(user)[found == len(self.users_)].ravel()[0]
+            warnings.warn(
+                f"recommend: {str(unknown)!r} is no user of the fit, and gets the best rated items; give what a new "
+                "user has rated as ratings={item: rating}.",
+                UserWarning,
+                stacklevel=2,
+            )
         lists = [self._best(*self._known(int(u)), n) for u in found.ravel()]
         return lists[0] if found.ndim == 0 else lists
 

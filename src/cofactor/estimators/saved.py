@@ -41,6 +41,8 @@ def arrays(held: Saved) -> dict[str, Array]:
 
 def store(path: Path, found: dict[str, Array]) -> None:
     """Write arrays as npz, without pickles."""
+    if not path.parent.is_dir():
+        raise CofactorError(f"{path}: expected a folder {path.parent} to write into, found none.")
     with atomic(path) as file:
         np.savez(file, **found)  # type: ignore[arg-type]
 
@@ -52,8 +54,8 @@ def stored(path: Path, what: str = "the public part of a model") -> dict[str, Ar
             return dict(file)
     except FileNotFoundError:
         raise CofactorError(f"{path}: expected {what}, found no such file.") from None
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise CofactorError(f"{path}: expected {what}, found: {error}.") from error
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
+        raise CofactorError(f"{path}: expected {what}, found another file than npz, or a damaged one.") from None
 
 
 def write(path: Path, held: Saved) -> None:

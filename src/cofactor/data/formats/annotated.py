@@ -39,7 +39,7 @@ def read_zarr(path: Path, options: Options) -> Table:
         if key not in found:
             raise DataError(
                 f"{path}: expected a 2-D array {key!r}, found {', '.join(map(repr, found)) or 'none'}"
-                f"{did_you_mean(key, found)}."
+                f"{did_you_mean(key, found)}"
             )
         return Table(_dense(store[key], path, options, name=key, open=open_zarr))
 
@@ -90,7 +90,7 @@ def _matrix_name(store: Any, path: Path, layer: str | None) -> str:
         return f"layers/{layer}"
     if layer == "raw" and "raw" in store:
         return "raw/X"
-    raise DataError(f"{path}: expected a layer {layer!r}, found {layers}{did_you_mean(layer, layers)}.")
+    raise DataError(f"{path}: expected a layer {layer!r}, found {layers}{did_you_mean(layer, layers)}")
 
 
 def _dense(element: Any, path: Path, options: Options, *, name: str, open: Open) -> Data:

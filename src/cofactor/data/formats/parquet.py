@@ -18,9 +18,7 @@ def read_parquet(path: Path, options: Options) -> Table:
     names: list[str] = data.column_names
     for name in options.obs:
         if name not in names:
-            raise DataError(
-                f"{path}: expected a column {name!r}, found {len(names)} others{did_you_mean(name, names)}."
-            )
+            raise DataError(f"{path}: expected a column {name!r}, found {len(names)} others{did_you_mean(name, names)}")
     index = _index(data)
     features = [name for name in names if name not in {*options.obs, *index} and _is_numeric(data, name)]
     if not features:

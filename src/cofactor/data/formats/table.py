@@ -43,9 +43,7 @@ class Table:
         if name in self.obs:
             return self.obs[name]
         known = f"found {', '.join(map(repr, list(self.obs)[:20]))}" if self.obs else "found no such columns"
-        raise DataError(
-            f"{self.source}: expected a column {name!r} to group by, {known}{did_you_mean(name, self.obs)}."
-        )
+        raise DataError(f"{self.source}: expected a column {name!r} to group by, {known}{did_you_mean(name, self.obs)}")
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,9 @@ def numbers(dtype: np.dtype[Any], *, path: Path, what: str = "the array") -> Non
 
 
 def did_you_mean(name: str, known: Sequence[str] | dict[str, Any]) -> str:
-    """Return a hint at the nearest known name, or nothing."""
+    """Return the end of a sentence: a hint at the nearest known name, or a full stop."""
     near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near else "."
 
 
 def plain(values: Any) -> Array:

@@ -146,7 +146,7 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], obs: tuple[str
     for name in obs:
         if name not in (names or []):
             found = "no header" if names is None else f"{len(names)} other columns"
-            raise DataError(f"{path}: expected a column {name!r}, found {found}{did_you_mean(name, names or [])}.")
+            raise DataError(f"{path}: expected a column {name!r}, found {found}{did_you_mean(name, names or [])}")
     columns = range(len(body[0][1]) if names is None else len(names))
     cells = [row for _, row in body]
     unnamed = names is not None and len(names) > 1 and names[0] in ("", "Unnamed: 0")
