@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from cofactor import FederatedBMF, boolean
+from cofactor import FederatedBMF, FederatedNMF, boolean
 from cofactor.data import synthetic
 from cofactor.methods import catalog
 from cofactor.types import CofactorError, DataError
@@ -133,3 +133,29 @@ def test_data_without_ones_do_not_warn():
         warnings.simplefilter("error")
         model = FederatedBMF(2, random_state=0).fit([np.zeros((10, 5), int)] * 2)
     assert model.reconstruction_err_ == 0
+
+
+def test_tiles_have_features_support_and_precision(data, clients):
+    names = [f"f{i}" for i in range(50)]
+    frames = [pd.DataFrame(X, columns=names) for X in clients]
+    model = FederatedBMF(4, random_state=0).fit(frames)
+    W = np.vstack(model.codes_)
+    for tile, h, w in zip(model.tiles(frames), model.components_, W.T, strict=True):
+        assert tile.features == [names[i] for i in np.flatnonzero(h)]
+        assert (tile.support, tile.rows) == (w.sum(), 240)
+        assert tile.precision == pytest.approx(data.X[np.ix_(w > 0, h > 0)].mean())
+    assert model.tiles(frames[0])[0].rows == 80
+
+
+def test_the_public_part_of_bits_is_saved_and_transforms(clients, tmp_path):
+    model = FederatedBMF(4, random_state=0).fit(clients)
+    model.save(tmp_path / "bits.npz")
+    again = FederatedBMF.load(tmp_path / "bits.npz")
+    np.testing.assert_array_equal(again.transform(clients[1]), model.transform(clients[1]))
+    with pytest.raises(CofactorError, match=r"found one of zeros and ones: use FederatedBMF\.load"):
+        FederatedNMF.load(tmp_path / "bits.npz")
+    FederatedNMF(2, random_state=0).fit(clients).save(tmp_path / "numbers.npz")
+    with pytest.raises(CofactorError, match=r"found one of numbers: use FederatedNMF\.load"):
+        FederatedBMF.load(tmp_path / "numbers.npz")
+    with pytest.raises(CofactorError, match=r"expected a folder .* to write into, found none"):
+        model.save(tmp_path / "no" / "bits.npz")

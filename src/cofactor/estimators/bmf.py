@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import Tags
@@ -14,17 +14,32 @@ from cofactor.boolean import check_boolean, product, unpack
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
-from cofactor.estimators.base import Federated
+from cofactor.estimators.containers import settled
 from cofactor.estimators.given import NOTHING, Given
+from cofactor.estimators.keeping import Kept
 from cofactor.estimators.to_bits import to_bits
 from cofactor.kinds.kind import Score
-from cofactor.kinds.zero_one import ZERO_ONE
+from cofactor.kinds.zero_one import ZERO_ONE, support
 from cofactor.method import Method
 from cofactor.privacy.allowance import Privacy
 from cofactor.types import Array, CofactorError, Data
 
 
-class FederatedBMF(Federated):
+class Tile(NamedTuple):
+    """A component as a tile: its features, the rows that use it, and the share of ones among the cells of both.
+
+    ``features`` are names, or places where features have none; ``support`` of ``rows`` rows; precision is NaN for a
+    component that no row uses.
+    """
+
+    component: int
+    features: list[Any]
+    support: int
+    rows: int
+    precision: float
+
+
+class FederatedBMF(Kept):
     """One 0/1 factor H shared by all clients, private 0/1 codes W_j, ``X_j ~ W_j o H`` (OR of ANDs).
 
     Parameters
@@ -103,6 +118,7 @@ class FederatedBMF(Federated):
 
     _dtype = "numeric"
     _kind = ZERO_ONE
+    remade = "boolean-exact"
 
     def _convert(self, X: Any, client: Any) -> Data:
         return to_bits(X, client=client, threshold=self.threshold)
@@ -131,6 +147,18 @@ class FederatedBMF(Federated):
                 UserWarning,
                 stacklevel=4,
             )
+
+    def tiles(self, X: Any) -> list[Tile]:
+        """Return every component as a tile of the rows of X (one matrix, or a list of clients), codes refitted."""
+        data = self._new_data(settled(X))
+        counts = np.sum([support(x, self._codes(x), self.components_) for x in data], axis=0)
+        rows, names = sum(x.shape[0] for x in data), self.features_ or list(range(self.components_.shape[1]))
+        found = []
+        for i, (h, used, hits) in enumerate(zip(self.components_, *counts, strict=True)):
+            cells = int(used) * int(h.sum())
+            precision = int(hits) / cells if cells else float("nan")
+            found.append(Tile(i, [names[f] for f in np.flatnonzero(h)], int(used), rows, precision))
+        return found
 
     def inverse_transform(self, X: Any) -> Array | list[Array]:
         """Return the reconstruction ``W o H`` (uint8) of 0/1 codes W; a list of codes gives a list."""

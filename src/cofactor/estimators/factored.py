@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,20 +13,21 @@ from cofactor.combine.summaries import Summary
 from cofactor.data.tables import is_annotated
 from cofactor.engines.contract import Engine
 from cofactor.engines.totals import totals
-from cofactor.estimators import clients, growing, losses, saved
+from cofactor.estimators import clients, growing, losses
 from cofactor.estimators.annotate import annotate
-from cofactor.estimators.base import Federated, seed_of
+from cofactor.estimators.base import seed_of
+from cofactor.estimators.keeping import Kept
 from cofactor.local import devices
 from cofactor.local.apart import own_part
 from cofactor.local.refit import refit
-from cofactor.methods.build import Facts, build
+from cofactor.methods.build import Facts
 from cofactor.plan import Plan
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select.markers import Marker, Regressed, table
 from cofactor.types import Array, CofactorError, Data
 
 
-class Factored(Federated):
+class Factored(Kept):
     """A model ``X ~ W H`` that is fitted, and what one does with it."""
 
     beta_loss: Any
@@ -103,26 +103,6 @@ class Factored(Federated):
             return {**facts, "epsilon": float(self.epsilon_)}
         known = {"rounds": "n_rounds_", "error": "reconstruction_err_"}
         return {**facts, **{name: vars(self)[held] for name, held in known.items() if held in vars(self)}}
-
-    def save(self, path: str | Path) -> None:
-        """Write the public part of the model, what the server knows, as npz: factor, names, preparation, scores."""
-        check_is_fitted(self)
-        inputs = list(vars(self).get("feature_names_in_", [])) or None
-        held = (self._factor, self.features_, inputs, self.n_features_in_, self._preparation, self.marker_scores_)
-        saved.write(Path(path), saved.Saved(*held))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what :meth:`save` wrote, or the factor.npz of a run: a model that has no codes and transforms."""
-        held = saved.read(Path(path))
-        model = cls(len(held.factor), prepare=held.preparation.text or None)
-        model.components_, model.codes_, model.clients_ = held.factor, [], []
-        model.features_, model.n_features_in_, model.marker_scores_ = held.features, held.width, held.scores
-        model.n_components_, model._preparation = len(held.factor), held.preparation
-        model._made = build("exact", len(held.factor), Plan(), Facts(1, held.factor.shape[1], None))[0]
-        if held.inputs is not None:
-            model.feature_names_in_ = np.array(held.inputs, dtype=object)
-        return model
 
     def inverse_transform(self, X: Any) -> Array | list[Array]:
         """Return the reconstruction ``W H`` of codes W; a list of codes gives a list."""
