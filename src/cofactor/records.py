@@ -242,7 +242,7 @@ def _parse(text: str, where: str) -> Any:
 def decode(kind: type[Record], value: Any, where: str) -> Record:
     """Return ``value`` as a record of ``kind``, a frozen dataclass; keys it does not name are ignored."""
     value, arguments = _dict(value, where), {}
-    for name, check, required in _plan(kind):
+    for name, check, required in _plan(kind):  # type: ignore[arg-type]
         if name in value:
             arguments[name] = check(value[name], f"{where}: {name}")
         elif required:

@@ -26,7 +26,7 @@ def popcount(word: np.uint64) -> int:
     word = word - ((word >> ONE) & _ODD)
     word = (word & _PAIRS) + ((word >> _TWO) & _PAIRS)
     word = (word + (word >> _FOUR)) & _NIBBLES
-    return np.int64((word * _BYTES) >> _TOP)
+    return np.int64((word * _BYTES) >> _TOP)  # type: ignore[return-value]
 
 
 @kernel

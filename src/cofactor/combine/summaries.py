@@ -122,8 +122,11 @@ def agreed(
 ) -> Fitted:
     """Fit a union from many starts, each alone, and return what they agree on (:mod:`cofactor.combine.consensus`)."""
     seeds = np.random.default_rng(seed).integers(2**31, size=starts).tolist()
-    start = counted(lambda s: fit(summaries, rank, seed=s, restarts=1, iterations=ALONE)[0], starts, "starts")
-    found = agree([start(s) for s in seeds], density=density)
+
+    def start(s: int) -> Array:
+        return fit(summaries, rank, seed=s, restarts=1, iterations=ALONE)[0]
+
+    found = agree(list(map(counted(start, starts, "starts"), seeds)), density=density)
     descent = Descent(stacked(summaries), found.factor)
     descent.codes(SWEEPS)
     return Fitted(found.factor, descent.C, np.full(rank, np.nan), found.silhouette, found.clustergram)

@@ -152,7 +152,8 @@ class FederatedBMF(Kept):
         """Return every component as a tile of the rows of X (one matrix, or a list of clients), codes refitted."""
         data = self._new_data(settled(X))
         counts = np.sum([support(x, self._codes(x), self.components_) for x in data], axis=0)
-        rows, names = sum(x.shape[0] for x in data), self.features_ or list(range(self.components_.shape[1]))
+        rows = sum(x.shape[0] for x in data)
+        names: list[Any] = self.features_ or list(range(self.components_.shape[1]))
         found = []
         for i, (h, used, hits) in enumerate(zip(self.components_, *counts, strict=True)):
             cells = int(used) * int(h.sum())

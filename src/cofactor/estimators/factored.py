@@ -55,7 +55,7 @@ class Factored(Kept):
                     stacklevel=4,
                 )
             self.own_components_ = [own_part(X, W, H, weight) for X, W in zip(data, self.codes_, strict=True)]
-        self.marker_scores_: Array | None = None
+        self.marker_scores_ = None
         if self.features_ is not None and plan.privacy is None:
             self.marker_scores_ = self._scores(data, facts.groups, engine=engine, secure=plan.secure)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,21 +12,21 @@ from cofactor.estimators import saved
 from cofactor.estimators.base import Federated
 from cofactor.methods.build import Facts, build
 from cofactor.plan import Plan
-from cofactor.types import CofactorError
+from cofactor.types import Array, CofactorError
 
 
 class Kept(Federated):
     """A fitted model ``X ~ W H`` whose public part can be saved; ``remade`` is the method that finds codes again."""
 
     remade = "exact"
+    marker_scores_: Array | None = None
 
     def save(self, path: str | Path) -> None:
         """Write the public part of the model, what the server knows, as npz: factor, names, preparation, scores."""
         check_is_fitted(self)
-        known: dict[str, Any] = vars(self)
-        inputs = list(known.get("feature_names_in_", [])) or None
-        held = (self._factor, self.features_, inputs, self.n_features_in_, self._preparation)
-        saved.write(Path(path), saved.Saved(*held, known.get("marker_scores_")))
+        inputs = list(vars(self).get("feature_names_in_", [])) or None
+        held = (self._factor, self.features_, inputs, self.n_features_in_, self._preparation, self.marker_scores_)
+        saved.write(Path(path), saved.Saved(*held))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -42,8 +42,7 @@ class Kept(Federated):
         model.components_, model.codes_, model.clients_ = held.factor, [], []
         model.features_, model.n_features_in_ = held.features, held.width
         model.n_components_, model._preparation, model._made = k, held.preparation, method
-        if not bits:
-            vars(model)["marker_scores_"] = held.scores
+        model.marker_scores_ = held.scores
         if held.inputs is not None:
             model.feature_names_in_ = np.array(held.inputs, dtype=object)
         return model

@@ -73,7 +73,7 @@ def read(path: Path) -> Saved:
     names, inputs = (_names(found.get(name)) for name in ("feature_names", "input_names"))
     if names is not None and len(names) != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} feature names, found {len(names)}.")
-    width = int(found.get("input_width", H.shape[1]))
+    width = int(found["input_width"]) if "input_width" in found else H.shape[1]
     return Saved(H, names, inputs or names, width, Preparation.from_arrays(found), found.get(SCORES))
 
 

@@ -158,7 +158,7 @@ def passport_record(p: Found, markers: Sequence[Marker] = ()) -> Passport:
     """Return a passport as a run folder holds it, with the best of the markers of all components that are its own."""
     features: list[Any] = [[str(name), weight] for name, weight in p.features]
     own = [[str(m.feature), m.score] for m in markers if m.component == p.component][: len(features) or None]
-    shares = list(p.client_shares)
+    shares: list[float | None] = list(p.client_shares)
     return Passport(p.component, p.clients, p.n_clients, p.share, p.stability, p.drift, features, own, shares)
 
 

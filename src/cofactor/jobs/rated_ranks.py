@@ -34,8 +34,8 @@ def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -
         raise CofactorError(
             f"a rank scan holds out {SHARE:.0%} of every user's ratings: expected users with 10 or more."
         )
-    fit = counted(lambda ks: _run(splits[ks[1]], ks[0], seed + ks[1]), (1 + len(chosen)) * seeds, "fits")
-    runs = [[fit((k, s)) for s in range(seeds)] for k in (1, *chosen)]
+    tell = counted(lambda found: found, (1 + len(chosen)) * seeds, "fits")
+    runs = [[tell(_run(parts, k, seed + s)) for s, parts in enumerate(splits)] for k in (1, *chosen)]
     held, training = (
         np.array([[_rmse(found, [p[side] for p in parts]) for found, parts in zip(line, splits)] for line in runs])
         for side in (1, 0)

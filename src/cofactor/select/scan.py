@@ -122,8 +122,11 @@ class Scan:
         union = [Summary(m.arrays["factor"], m.arrays["gram"], m.weight, 0.0) for m in messages]
         seeds = rng(self.seed, SERVER, 0).integers(2**31, size=self.seeds).tolist()
         work = [(k, s) for k in self.ranks for s in seeds]
-        fit = counted(lambda w: summaries.fit(union, w[0], seed=w[1], restarts=self.restarts), len(work), "fits")
-        fits = _in_threads(fit, work)
+
+        def fit(task: tuple[int, int]) -> tuple[Array, Array]:
+            return summaries.fit(union, task[0], seed=task[1], restarts=self.restarts)
+
+        fits = _in_threads(counted(fit, len(work), "fits"), work)
         by_rank = [fits[i : i + self.seeds] for i in range(0, len(fits), self.seeds)]
         judges = np.sort(rng(self.seed, SERVER, 1).permutation(len(union))[:JUDGES])
         chosen = [union[j] for j in judges]
