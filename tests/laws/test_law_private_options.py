@@ -96,6 +96,7 @@ FIT: dict[str, Refused | Allowed] = {
     "W": Refused([[1.0]]),
     "H": Allowed("declared public by whoever gives it; dp-moments takes none"),
     "sample_weight": Refused([1.0]),
+    "cell_weight": Refused([[1.0]]),
 }
 NO_BUDGET = {FederatedKMeans: "has no privacy", FederatedMF: "has no privacy"}
 
@@ -159,7 +160,7 @@ def test_a_method_object_with_a_budget_is_a_private_fit() -> None:
     for name in ("n_components", "features", "prepare", "device"):
         with pytest.raises(CofactorError):
             model_of(FederatedNMF, method=made, privacy=None, **{name: NMF[name].value}).fit(Unread())
-    for name in ("groups", "W", "sample_weight"):
+    for name in ("groups", "W", "sample_weight", "cell_weight"):
         with pytest.raises(PrivacyError):
             model_of(FederatedNMF, method=made, privacy=None).fit(Unread(), **{name: FIT[name].value})
     with pytest.warns(UserWarning, match="Mind that"):

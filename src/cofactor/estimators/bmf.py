@@ -14,12 +14,12 @@ from cofactor.boolean import check_boolean, product, unpack
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
-from cofactor.estimators.containers import settled
 from cofactor.estimators.given import NOTHING, Given
 from cofactor.estimators.keeping import Kept
 from cofactor.estimators.to_bits import to_bits
 from cofactor.kinds.kind import Score
 from cofactor.kinds.zero_one import ZERO_ONE, support
+from cofactor.local import devices
 from cofactor.method import Method
 from cofactor.privacy.allowance import Privacy
 from cofactor.types import Array, CofactorError, Data
@@ -150,7 +150,7 @@ class FederatedBMF(Kept):
 
     def tiles(self, X: Any) -> list[Tile]:
         """Return every component as a tile of the rows of X (one matrix, or a list of clients), codes refitted."""
-        data = self._new_data(settled(X))
+        data = self._new_data(devices.settled(X))
         counts = np.sum([support(x, self._codes(x), self.components_) for x in data], axis=0)
         rows = sum(x.shape[0] for x in data)
         names: list[Any] = self.features_ or list(range(self.components_.shape[1]))
