@@ -115,6 +115,16 @@ def test_a_boolean_run(real, data):
     assert np.abs(factor_of(folder) - inline(bits, "felb", rounds=8, seed=2).factor).max() <= 1e-6
 
 
+def test_clients_answer_one_by_one(real):
+    """An asynchronous method, in real time: everybody's updates are merged as they arrive."""
+    folder = real.fit("run-stream", rank=3, method="asyn-sd", seed=2)
+    found = json.loads((folder / "arrivals.json").read_text())
+    assert {arrival["client"] for arrival in found["arrivals"]} == set(real.names)
+    assert found["absent"] == []
+    losses = [json.loads(line)["loss"] for line in (folder / "history.jsonl").read_text().splitlines()]
+    assert losses[-1] < losses[0] / 2
+
+
 def test_one_name_is_one_client(real):
     """An invite that was used, at another place; the same folder, started twice: refused, and nothing is lost."""
     words = ["join", "federation/invites/alice.cofactor", "--data", "alice.npy"]
