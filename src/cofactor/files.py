@@ -29,11 +29,22 @@ def reached(place: str) -> None:
 
 
 @contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Say which file it was that could not be written: on a full disk nobody else does."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
+
+@contextmanager
 def atomic(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that takes its name only when it is complete and on disk."""
     part = path.with_name(path.name + ".part")
     try:
-        with open(part, "wb") as file:
+        with _named(path), open(part, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -49,7 +60,7 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
 def write_at(path: Path, at: int, data: bytes) -> None:
     """Write the end of a file, from byte ``at`` on; it is on disk when this returns."""
     new = not path.exists()
-    with open(path, "wb" if new else "r+b") as file:
+    with _named(path), open(path, "wb" if new else "r+b") as file:
         file.seek(at)
         half = len(data) // 2
         file.write(data[:half])

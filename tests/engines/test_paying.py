@@ -327,7 +327,7 @@ def test_where_the_disk_fails_nothing_leaves(tmp_path, monkeypatch, error) -> No
 
     monkeypatch.setattr(os, "fsync", fails)
     checkpoint = Checkpoint(tmp_path / "c.npz")
-    with pytest.raises(OSError, match=os.strerror(error)):
+    with pytest.raises(OSError, match=f"{os.strerror(error)}.*c.charges"):
         run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
     assert left == []
     monkeypatch.setattr(os, "fsync", real)

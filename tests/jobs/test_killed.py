@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -27,7 +28,7 @@ from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import fit, resume
 from cofactor.methods.client_level import ClientLevel
 from cofactor.methods.moments import Moments
-from cofactor.privacy import spend
+from cofactor.privacy import account, spend
 from cofactor.privacy.errors import DamagedLedgerError, LedgerError, ReleasedError
 
 
@@ -234,3 +235,50 @@ def test_a_command_that_is_killed_in_its_third_round(home, tmp_path, where, time
     assert left + Counter(seen) == {str(t): 3 for t in range(4)}
     assert json.loads(cofactor("privacy", "spend", "run", "--json", cwd=tmp_path).stdout)["epsilon"] == pytest.approx(1)
     assert "ok: 12 entries of 3 chains" in cofactor("ledger", "verify", "run", cwd=tmp_path).stdout
+
+
+def test_a_run_that_began_with_a_ledger_does_not_go_on_without(home, tmp_path, left) -> None:
+    account.new(tmp_path / "site.jsonl", epsilon=4, delta=1e-6)
+    with pytest.raises(Killed):
+        fit(
+            config(home, ledger=str(tmp_path / "site.jsonl")),
+            tmp_path / "run",
+            callbacks=[lambda *_: (_ for _ in ()).throw(Killed)],
+        )
+    toml = (tmp_path / "run" / "run.toml").read_text()
+    (tmp_path / "run" / "run.toml").write_text("".join(x for x in toml.splitlines(True) if not x.startswith("ledger")))
+    with pytest.raises(LedgerError, match="expected the ledger over runs that the run began with"):
+        resume(tmp_path / "run")
+    (tmp_path / "run" / "run.toml").write_text(toml)
+    resume(tmp_path / "run")
+    assert rounds_left(left) == [1, 1]
+    assert account.read(tmp_path / "site.jsonl").spent().epsilon == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.parametrize("place", ["run/ledger.jsonl", "run/charges.jsonl", "site.jsonl"])
+def test_a_disk_that_is_full_lets_nothing_out_and_says_which_file_it_was(
+    home, tmp_path, left, monkeypatch, place
+) -> None:
+    """The first line that is to be written there fails; no client has stepped, and the next run finds all as it was."""
+    account.new(tmp_path / "site.jsonl", epsilon=4, delta=1e-6)
+    real, out = files.write_at, tmp_path / "run"
+
+    def full(path: Path, at: int, data: bytes) -> None:
+        if path == tmp_path / place and data:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        real(path, at, data)
+
+    asked = config(home, ledger=str(tmp_path / "site.jsonl"))
+    monkeypatch.setattr(files, "write_at", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        fit(asked, out)
+    assert place in str(caught.value)
+    monkeypatch.setattr(files, "write_at", real)
+    if place == "run/ledger.jsonl":  # what left is written when it has left, and was charged before
+        assert rounds_left(left) == [1]
+        with pytest.raises(ReleasedError):
+            resume(out)
+        return
+    assert not left
+    fit(asked, tmp_path / "again")
+    assert account.read(tmp_path / "site.jsonl").spent().epsilon < 2 + 1e-9

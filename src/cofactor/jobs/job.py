@@ -96,7 +96,7 @@ def fit(
         announce(job)
         try:
             return carry(job, folder, callbacks)
-        except CofactorError:
+        except (CofactorError, OSError):
             if place.count == 1:
                 folder.withdraw()
             raise

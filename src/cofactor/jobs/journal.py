@@ -16,6 +16,7 @@ from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
 from cofactor.method import Method
 from cofactor.privacy.charges import Costs
+from cofactor.privacy.errors import LedgerError
 from cofactor.privacy.signing import Key
 from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, Shared
@@ -52,7 +53,13 @@ class Journal:
         return ledger.header(self.folder.manifest())["run"]
 
     def charged(self) -> list[Costs]:
-        """Return what was charged, by round; refuse to go on with a ledger that does not hold."""
+        """Return what was charged, by round; refuse to go on with a ledger that does not hold, or without one."""
+        began = self.folder.manifest()["config"].get("ledger")
+        if began is not None and self.method.traits.allowance.privacy.ledger is None:
+            raise LedgerError(
+                f"{self.folder.path}: expected the ledger over runs that the run began with, {began}, found none in "
+                "run.toml: what is released would be missing there. Name it again: ledger = \"...\"."
+            )
         return self.place.alone("the ledger", self.folder.charged)
 
     def charge(self, t: int, costs: Costs, participants: Array) -> None:
