@@ -88,6 +88,15 @@ def test_estimators_take_empty_clients_in_private_fits_only(Xs: Any) -> None:
         FederatedNMF(3).fit(data)
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+def test_one_matrix_may_lose_its_only_row(rows: int) -> None:
+    with pytest.warns(UserWarning, match="Mind that"):
+        model = FederatedNMF(3, privacy=privacy(1.0), random_state=0).fit(np.ones((rows, 12)))
+    assert (model.components_.shape, len(model.codes_[0])) == ((3, 12), rows)
+    with pytest.raises(ValueError, match="minimum of 1 is required"):
+        FederatedNMF(3).fit(np.ones((0, 12)))
+
+
 def test_files_without_rows_are_clients_of_private_runs(tmp_path: Path, files: list[str]) -> None:
     np.save(files[0], np.zeros((0, 12)))
     folder = fit(Config(files, 3, epsilon=1.0, delta=1e-6), tmp_path / "run")

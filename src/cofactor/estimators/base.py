@@ -215,12 +215,13 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             if self.prepare is not None:
                 raise CofactorError("prepare: expected None for data on workers; prepare them there.")
             return clients.left_there(X, groups)
-        many = clients.is_many(X)
+        many, empty = clients.is_many(X), self._budget is not None
+        shape = {**SHAPE_ONLY, "ensure_min_samples": 0 if empty else 1}
 
         def convert(x: Any, client: Any) -> Data:
-            return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **SHAPE_ONLY), client)
+            return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **shape), client)
 
-        how: dict[str, Any] = {"features": self.features, "layer": self.layer, "empty": self._budget is not None}
+        how: dict[str, Any] = {"features": self.features, "layer": self.layer, "empty": empty}
         return clients.split(X, groups, kind=self._kind, convert=convert, **how)
 
     def _prepared(

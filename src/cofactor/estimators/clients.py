@@ -83,7 +83,7 @@ def split(
     """Return the clients: the items of a list, the groups of a matrix, or one client; each checked.
 
     ``groups`` are labels of the rows, or the name of a column that holds them. Features are matched by name where
-    there are names. ``empty`` lets clients of a list have no rows.
+    there are names. ``empty`` lets clients have no rows.
     """
     refuse_others(X)
     many = is_many(X)
@@ -94,7 +94,7 @@ def split(
         tables[0], groups = set_aside(tables[0], groups)
     tables = [replace(table, X=_converted(table.X, j, convert)) for j, table in enumerate(tables)]
     names, data, known = matched(tables, features)
-    checked = kinds.check(kind, data, features=names, empty=empty and many)
+    checked = kinds.check(kind, data, features=names, empty=empty)
     if many or groups is None:
         moved = any(table.feature_names not in (None, names) for table in tables)
         return Clients(checked, list(range(len(data))), None, names, known, moved)
