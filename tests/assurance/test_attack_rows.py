@@ -133,11 +133,19 @@ def test_all_messages_of_a_run_together_tell_no_more_than_was_claimed(name: str,
     assert (method.allowance.parts.least > 1) is secure
     assert (method.allowance.parts.least < method.allowance.parts.full) is secure
     data = attack(name, method, WORST[name])
-    found = joint(method, *data, releases=200, everybody=everybody)
+    found = joint(method, *data, releases=100, everybody=everybody)
     assert found.passed
     assert found.possible > 0.3 * found.claim  # the attack is one
     broken = joint(method, *data, releases=60, run=scaled(method, 0.1), everybody=everybody)
     assert broken.lower > found.claim
+
+
+def test_one_participant_alone_has_the_noise_of_all_others_against_it() -> None:
+    method = make("dp-moments", clients=4)
+    data = attack("dp-moments", method, WORST["dp-moments"])
+    server, alone = (joint(method, *data, releases=60, others=others) for others in (None, 3))
+    assert alone.passed
+    assert alone.possible == pytest.approx(server.possible / 3**0.5, rel=0.1)
 
 
 @pytest.mark.parametrize(

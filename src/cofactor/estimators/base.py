@@ -134,8 +134,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         return self._contained(codes if clients.is_many(X) else clients.in_order(codes, held.rows), X)
 
     @property
-    def _budget(self) -> Privacy | None:
-        """What the fit may cost: a method object may have a budget of its own, and then nothing else is told either."""
+    def _budget(self) -> Privacy | None:  # a method object may have a budget of its own
         return budget_of(self.method, self.privacy)
 
     def _plan(self) -> Plan:
@@ -216,13 +215,13 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
                 raise CofactorError("prepare: expected None for data on workers; prepare them there.")
             return clients.left_there(X, groups)
         many, empty = clients.is_many(X), self._budget is not None
-        shape = {**SHAPE_ONLY, "ensure_min_samples": 0 if empty else 1}
+        shape = SHAPE_ONLY | {"ensure_min_samples": int(not empty)}
 
         def convert(x: Any, client: Any) -> Data:
             return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **shape), client)
 
-        how: dict[str, Any] = {"features": self.features, "layer": self.layer, "empty": empty}
-        return clients.split(X, groups, kind=self._kind, convert=convert, **how)
+        how: Any = {"kind": self._kind, "features": self.features, "layer": self.layer, "empty": empty}
+        return clients.split(X, groups, convert=convert, **how)
 
     def _prepared(
         self, preparation: Preparation, held: clients.Clients, plan: Plan, engine: Engine | None

@@ -58,7 +58,7 @@ class Journal:
         if began is not None and self.method.traits.allowance.privacy.ledger is None:
             raise LedgerError(
                 f"{self.folder.path}: expected the ledger over runs that the run began with, {began}, found none in "
-                "run.toml: what is released would be missing there. Name it again: ledger = \"...\"."
+                'run.toml: what is released would be missing there. Name it again: ledger = "...".'
             )
         return self.place.alone("the ledger", self.folder.charged)
 
