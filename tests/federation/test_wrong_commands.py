@@ -3,7 +3,6 @@
 Those that need a server that runs are in test_real.py, and data that change under a run in test_faults.py.
 """
 
-import json
 import socket
 
 import numpy as np
@@ -88,9 +87,6 @@ def test_a_server_that_is_not_there(real):
     said = refused(real, "fit", "--engine", "flare", "--config", "run.toml", "--out", "run", "--quiet")
     assert f"Ask your network people for outgoing TCP to localhost, port {real.port}" in said
     assert not (real.home / "run").exists()
-    away = json.loads((real.home / "federation" / "invites" / "bob.cofactor").read_text()) | {"host": "no.invalid"}
-    (real.home / "away.cofactor").write_text(json.dumps(away))
-    assert "no.invalid" in refused(real, "join", "away.cofactor", "--data", "x.npy", "--home", "c")
 
 
 def test_names_and_files(real):
