@@ -89,6 +89,16 @@ def _dense(drawn: Drawn, X: Data) -> Array:
     return np.asarray(S.toarray() if sparse.issparse(S) else S, dtype=X.dtype)
 
 
+def fold(drawn: Drawn, F: Array, rows: slice) -> Array:
+    """``F^T S[rows]`` (k x d) for a part F (rows x k) of a factor, in its dtype; picked coordinates are taken."""
+    if not isinstance(drawn, Picked):
+        return np.ascontiguousarray((drawn.matrix(rows).T @ F).T.astype(F.dtype, copy=False))
+    first, last = np.searchsorted(drawn.index, (rows.start, rows.stop))
+    out = np.zeros((F.shape[1], drawn.d), F.dtype)
+    out[:, first:last] = F[drawn.index[first:last] - rows.start].T * F.dtype.type(np.sqrt(drawn.n / drawn.d))
+    return out
+
+
 def sketched_stats(XS: Data, BS: Array) -> Stats:
     """Statistics of ``min_F 1/2 |X S - F B S|^2``: gram (B S)(B S)^T (k x k), cross (X S)(B S)^T (rows x k)."""
     return Stats(BS @ BS.T, np.ascontiguousarray(arrays.times_factor(XS, BS)))
@@ -205,7 +215,7 @@ class Picked:
         scale = X.dtype.type(np.sqrt(self.n / self.d))
         if sparse.issparse(X):
             return X[:, self.index] * scale
-        out = X.T[self.index].T if X.flags.f_contiguous else np.take(X, self.index, axis=1)
+        out = X.T.take(self.index, axis=0).T if X.flags.f_contiguous else X.take(self.index, axis=1)
         out *= scale
         return out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -48,6 +49,13 @@ class Blocks:
     def columns_here(self) -> slice:
         """The range J."""
         return slice(self.first_column, self.first_column + self.column_block.shape[1])
+
+    @cached_property
+    def by_column(self) -> Data:
+        """The row block column by column in memory, made once: a sketch takes a few columns of it in every round."""
+        if arrays.is_held(self.row_block):
+            return self.row_block
+        return self.row_block.tocsc() if hasattr(self.row_block, "tocsc") else np.asfortranarray(self.row_block)
 
     def times_factor(self, H: Array) -> Array:
         """``X[I] H^T``: codes belong to the row block."""

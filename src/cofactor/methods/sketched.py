@@ -119,7 +119,7 @@ class Sketched:
         seed = int(shared.extra["seed"])
         S, BS = self._draw(seed, t - 1, data.shape[1]), shared.extra["product"].astype(data.dtype, copy=False)
         if t % 2:
-            seen = sketch.right(S, data.row_block) if S else data.row_block
+            seen = sketch.right(S, data.by_column) if S else data.row_block
             stats = Stats(BS @ BS.T, arrays.times_factor(seen, BS))
             W = self.update(_first(stats) if t == 1 else W, stats, (t - 1) // 2)
             loss = _loss(seen if S else local.memory["row_square"], stats, W)
@@ -139,8 +139,7 @@ class Sketched:
         part, here, side = (W, data.rows_here, n) if t % 2 else (F, data.columns_here, m)
         S = self._draw(seed, t, m)
         if S is not None and t < self.rounds - 1:
-            product = (S.matrix(here).T @ part).T.astype(part.dtype, copy=False)
-            return Message({"product": np.ascontiguousarray(product)}, 1.0)
+            return Message({"product": sketch.fold(S, part, here)}, 1.0)
         whole = np.zeros((self.rank, side), part.dtype)
         whole[:, here] = part.T
         return Message({"factor" if t == self.rounds - 1 else "product": whole}, 1.0)
@@ -180,8 +179,13 @@ def _first(stats: Stats) -> Array:
 
 
 def _loss(seen: Data, stats: Stats, F: Array) -> float:
-    """``1/2 |X S - F B S|^2`` from its statistics and X S, or ``|X S|^2``."""
-    square = float(seen) if np.ndim(seen) == 0 else arrays.square(seen)
+    """``1/2 |X S - F B S|^2`` from its statistics and X S, or ``|X S|^2``; of an estimate, rows in its own precision."""
+    if np.ndim(seen) == 0:
+        square = float(seen)
+    elif isinstance(seen, np.ndarray):
+        square = float(np.einsum("ij,ij->i", seen, seen).sum(dtype=np.float64))
+    else:
+        square = arrays.square(seen)
     return max(0.5 * square + gain(stats, F), 0.0)
 
 
