@@ -179,7 +179,7 @@ def _first(stats: Stats) -> Array:
 
 
 def _loss(seen: Data, stats: Stats, F: Array) -> float:
-    """``1/2 |X S - F B S|^2`` from its statistics and X S, or ``|X S|^2``; of an estimate, rows in its own precision."""
+    """``1/2 |X S - F B S|^2`` from its statistics and X S, or ``|X S|^2``; X S is summed as it is."""
     if np.ndim(seen) == 0:
         square = float(seen)
     elif isinstance(seen, np.ndarray):

@@ -21,9 +21,11 @@ from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 class Spanned:
     """Two rounds of sums: ``sum_j X_j^T X_j S`` spans Q (m x k), then ``sum_j (X_j Q)^T (X_j Q)`` turns it.
 
-    The factor has, as in NNSVD-LRC (Atif, Qazi and Gillis 2019), the absolute values of the first singular vector and
-    both signs of the next ``k // 2``. S is the same in every run: a start that draws nothing gives every seed the same
-    components. It costs each client three products, one and a half rounds of :class:`~cofactor.methods.summed.Summed`.
+    The factor has the absolute values of the first singular vector and, of the positive and negative parts of the
+    others, those with most energy: both signs of the first ones where singular values fall fast (NNSVD-LRC, Atif, Qazi
+    and Gillis 2019), one of each where they do not (NNDSVD, Boutsidis and Gallopoulos 2008). S is the same in every
+    run: a start that draws nothing gives every seed the same components. It costs each client three products, one and a
+    half rounds of :class:`~cofactor.methods.summed.Summed`.
     """
 
     rank: int
@@ -68,9 +70,9 @@ class Spanned:
         if t == 0:
             span = np.linalg.qr(sums.arrays["span"].T)[0].T.astype(sums.dtype("span"))
             return shared._replace(extra={"directions": span})
-        turn = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], self.rank))[1][:, ::-1]
-        vectors = turn.T @ shared.extra["directions"].astype(np.float64)
-        return shared._replace(factor=_parts(vectors, self.rank).astype(sums.dtype("moment")))
+        energy, turn = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], self.rank))
+        vectors = turn.T[::-1] @ shared.extra["directions"].astype(np.float64)
+        return shared._replace(factor=_parts(vectors, energy[::-1], self.rank).astype(sums.dtype("moment")))
 
     def factor(self, shared: Shared) -> Array:
         """Return the parts; before the last round there are none."""
@@ -81,10 +83,14 @@ class Spanned:
         return refit(data, factor)
 
 
-def _parts(vectors: Array, rank: int) -> Array:
-    """Return the absolute values of the first vector and both signs of the others (k x m); at random what is empty."""
-    signs = [part for v in vectors[1 : rank // 2 + 1] for part in (np.maximum(v, 0), np.maximum(-v, 0))]
-    H = np.stack([np.abs(vectors[0]), *signs])[:rank]
+def _parts(vectors: Array, energy: Array, rank: int) -> Array:
+    """Return the absolute values of the first vector and the strongest parts of the others (k x m); at random if empty.
+
+    A part ``[v]_+`` or ``[-v]_+`` of a singular vector v holds ``s^2 |part|^2`` of the data, s its singular value.
+    """
+    signs = np.concatenate([np.maximum(vectors[1:], 0), np.maximum(-vectors[1:], 0)])
+    held = np.tile(energy[1:], 2) * np.einsum("km,km->k", signs, signs)
+    H = np.vstack([np.abs(vectors[:1]), signs[np.argsort(-held, kind="stable")[: rank - 1]]])
     empty = ~H.any(axis=1)
     H[empty] = random_factor(int(empty.sum()), H.shape[1], np.random.default_rng(1))
     return normalize(H)
