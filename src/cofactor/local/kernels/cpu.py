@@ -8,7 +8,7 @@ from cofactor.local.kernels.compiled import compiled
 from cofactor.local.threads import over_rows
 from cofactor.types import Array
 
-BLOCK = 128
+BLOCK = 96
 """Rows per block of :func:`hals_sweeps`: wide enough to fill vector units, small enough for the first caches."""
 
 
