@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from cofactor.data.formats.row_blocks import RowBlocks
+from cofactor.data.formats.row_blocks import BLOCK_BYTES, RowBlocks
 from cofactor.data.formats.sources import NpyRows, StoredCSR, StoredRows
 from cofactor.data.formats.table import Options, Table, choose, did_you_mean, numbers
 from cofactor.data.formats.zipped import Header, header, members, open_npz
 from cofactor.types import Array, Data, DataError
 
+SMALL_BYTES = 4 << 20
+"""Blocks of a file of rows one after the other: where a read costs its bytes alone, a block had best stay in cache."""
 FEATURE_KEYS = ("feature_names", "features", "columns", "var_names")
 ROW_KEYS = ("row_names", "rows", "index", "obs_names")
 _SPARSE_PARTS = {"format", "shape", "data", "indices", "indptr", "row", "col", "offsets", "_is_array"}
@@ -30,7 +32,7 @@ def read_npy(path: Path, options: Options) -> Table:
     if found < expected:
         raise DataError(f"{path}: expected {expected} bytes for shape {shape}, found {found}; the file is truncated.")
     source = NpyRows(path, (shape[0], shape[1]), dtype, offset, fortran)
-    if (rows := choose(source, options)) is not None:
+    if (rows := choose(source, options, BLOCK_BYTES if fortran else SMALL_BYTES)) is not None:
         return Table(rows)
     if 0 in shape:  # there is nothing to map
         return Table(np.empty(shape, dtype))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.data.formats.row_blocks import RowBlocks, Source
+from cofactor.data.formats.row_blocks import BLOCK_BYTES, RowBlocks, Source
 from cofactor.types import Array, CofactorError, Data, DataError
 
 LAZY_BYTES = 1 << 30
@@ -57,9 +57,9 @@ class Options:
     blocks: bool | None = None
 
 
-def choose(source: Source, options: Options) -> RowBlocks | None:
+def choose(source: Source, options: Options, block_bytes: int = BLOCK_BYTES) -> RowBlocks | None:
     """Return the source as row blocks if that was asked for, or if it is too large for memory; else None."""
-    rows = RowBlocks(source)
+    rows = RowBlocks(source, block_bytes)
     lazy = rows.nbytes > LAZY_BYTES if options.blocks is None else options.blocks
     return rows if lazy else None
 
