@@ -28,6 +28,7 @@ from cofactor.methods import catalog
 from cofactor.methods.averaged import Averaged
 from cofactor.methods.blocks import Blocks, blocks
 from cofactor.methods.sketched import Sketched
+from cofactor_papers.dsanls import play
 
 SYN = ("syn-sd", "syn-ssd-u", "syn-ssd-v", "syn-ssd-uv", "asyn-sd", "asyn-ssd-v")
 SPLITS = {"uniform": [0.1] * 10, "half at client 0": [0.5] + [0.5 / 9] * 9}
@@ -67,19 +68,6 @@ def secure() -> Iterator[str]:
             method = catalog.make("syn-sd", 10, weight=0.0, printed_order=order)
             before = leftover(method, Xs, rounds=20, seed=0)
             yield f"{split:17s} syn-sd by HALS, printed order {order}: before refit {before:.3f}"
-
-
-def play(method: Sketched, data: Blocks, seed: int = 0) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
-    """Step one client that holds everything; yield (seconds so far, W, H) after every iteration."""
-    shared = method.start(data.shape[1], rng(seed, SERVER, -1))
-    local, spent = method.join(data, shared, 0, rng(seed, 0, -1)), 0.0
-    for t in range(method.rounds):
-        begin = time.perf_counter()
-        local, message = method.step(data, shared, local, t, rng(seed, 0, t))
-        shared = method.aggregate(shared, [message], t)
-        spent += time.perf_counter() - begin
-        if t and t % 2 == 0:
-            yield spent, local.codes, local.memory["columns"].T
 
 
 def planted(n: int, m: int, rank: int, dtype: type, seed: int = 0) -> np.ndarray:

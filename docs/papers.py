@@ -1,7 +1,8 @@
 """The pages of the papers, made from results that `cofactor reproduce` wrote.
 
-cofactor reproduce --all --quick --out reproduced
+cofactor reproduce --all --out reproduced
 python docs/papers.py --collect reproduced    # take results and figures into docs/papers
+python docs/papers.py --draw                  # draw the figures of all results again
 python docs/papers.py --write                 # renew the pages between their marks
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cofactor.reproduce.claims import Verdict, judge
+from cofactor.reproduce.drawn import draw
 from cofactor.reproduce.experiment import find
 from cofactor.reproduce.written import tables, verdict_table
 
@@ -42,6 +44,13 @@ def collect(folder: Path) -> None:
         )
 
 
+def redraw() -> None:
+    """Draw the figure of every result again."""
+    for result in results():
+        name = result["experiment"]
+        draw(FIGURES / f"{name}.png", find(name), result["cells"])
+
+
 def results() -> list[dict[str, Any]]:
     """Return what was measured, experiment by experiment."""
     return [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
@@ -56,7 +65,11 @@ def section(result: dict[str, Any]) -> str:
     """One experiment: what was run, its figure, tables and verdicts."""
     e, name = find(result["experiment"]), result["experiment"]
     title = e.title.removeprefix(f"{e.paper} ").removeprefix(f"{e.paper}: ")
-    size = "quick size" if result["size"] == "quick" else "full size"
+    size = f"{result['size']} size"
+    declared = {cell["seed"] for cell in e.cells(result["size"])}
+    drawn = {line["cell"]["seed"] for line in result["cells"]}
+    if len(drawn) < len(declared):
+        size += f", {len(drawn)} of {len(declared)} seeds"
     made = f"`{result['command']}`: {size}, {len(result['cells'])} cells, {result['cpu_seconds']:.0f} CPU seconds."
     failed = [line for line in result["cells"] if line.get("error")]
     parts = [
@@ -73,6 +86,29 @@ def page(paper: str) -> str:
     """Everything that was measured for one paper."""
     return "\n\n".join(
         section(result) for result in results() if result["paper"] == paper
+    )
+
+
+def sizes() -> str:
+    """Say which experiments stand here at full size, with all seeds or some, and which at quick size."""
+    found = results()
+    full = [result for result in found if result["size"] == "full"]
+    some = [r["experiment"] for r in full if "--seeds" in r["command"]]
+    every = [r["experiment"] for r in full if r["experiment"] not in some]
+    quick = [r["experiment"] for r in found if r["size"] == "quick"]
+    seconds = sum(result["cpu_seconds"] for result in found)
+    groups = {
+        "full size": every,
+        "full size with the first seeds only": some,
+        "quick size (smaller data, fewer seeds)": quick,
+    }
+    said = [
+        f"At {name} ({len(names)}): {', '.join(names)}."
+        for name, names in groups.items()
+        if names
+    ]
+    return "\n\n".join(
+        [*said, f"All of it together: {seconds / 60:.0f} CPU minutes."]
     )
 
 
@@ -127,7 +163,7 @@ def made() -> dict[Path, str]:
         for paper, name in PAGES.items()
         if (HOME / name).exists()
     }
-    parts[HOME / "index.md"] = summary()
+    parts[HOME / "index.md"] = f"{sizes()}\n\n{summary()}"
     parts[DOCS / "index.md"] = summary("papers/", headlines=True)
     parts[DOCS.parent / "README.md"] = counts("docs/papers/")
     return {path: put(path.read_text(), text) for path, text in parts.items()}
@@ -144,6 +180,8 @@ def put(text: str, part: str) -> str:
 if __name__ == "__main__":
     if "--collect" in sys.argv:
         collect(Path(sys.argv[sys.argv.index("--collect") + 1]))
+    if "--draw" in sys.argv:
+        redraw()
     if "--write" in sys.argv:
         for path, text in made().items():
             path.write_text(text)

@@ -6,33 +6,38 @@ Seconds are CPU seconds of the steps alone.
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import numpy as np
 
-from cofactor.data import datasets
+from cofactor.data import datasets, partition
+from cofactor.engines.loop import run, run_stream
 from cofactor.local.sketch import Gaussian, Subsampling
 from cofactor.local.updates import PGD, ProximalCD
 from cofactor.method import SERVER, rng
 from cofactor.methods import catalog
-from cofactor.methods.blocks import blocks
+from cofactor.methods.blocks import Blocks, blocks
 from cofactor.methods.sketched import WEIGHT, Ramp, Sketched
 from cofactor.metrics import relative_error
-from cofactor.types import Array, Data
+from cofactor.types import Array, CofactorError, Data
 
 Cell = dict[str, Any]
 NEVER = float("inf")
 
 
 def matrix(cell: Cell) -> Data:
-    """Return the matrix of a cell: some rows of a stored one, or a planted dense one."""
+    """Return the matrix of a cell: some rows of a stored one, or a dense one, planted or without structure."""
+    if cell["matrix"] == "uniform":
+        return np.random.default_rng(0).uniform(size=cell["shape"]).astype(np.float32)
     if cell["matrix"] == "planted":
         n, m = cell["shape"]
         draw = np.random.default_rng(0)
@@ -67,16 +72,17 @@ class Decaying:
         return np.maximum(F + (full - F) / np.float32(np.sqrt(t + 1)), 0).astype(F.dtype)
 
 
-def play(method: Sketched, X: Data, seed: int) -> Iterator[tuple[float, Array, Array]]:
-    """Step one client that holds everything; yield (CPU seconds so far, W, H) after every iteration."""
-    (data,) = blocks(X, 1)
+def play(
+    method: Sketched, data: Blocks, seed: int = 0, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[tuple[float, Array, Array]]:
+    """Step one client that holds everything; yield (seconds so far, W, H) after every iteration (two rounds)."""
     shared = method.start(data.shape[1], rng(seed, SERVER, -1))
     local, spent = method.join(data, shared, 0, rng(seed, 0, -1)), 0.0
     for t in range(method.rounds):
-        begin = time.process_time()
+        begin = clock()
         local, message = method.step(data, shared, local, t, rng(seed, 0, t))
         shared = method.aggregate(shared, [message], t)
-        spent += time.process_time() - begin
+        spent += clock() - begin
         if t and t % 2 == 0:
             yield spent, local.codes, local.memory["columns"].T
 
@@ -84,10 +90,10 @@ def play(method: Sketched, X: Data, seed: int) -> Iterator[tuple[float, Array, A
 def over_time(cell: Cell) -> dict[str, Any]:
     """Relative error over CPU seconds: Fig. 2, 4 and 5."""
     X = matrix(cell)
-    some = X[: 8 * cell["rank"]]
-    next(play(made(cell, some.shape), some, 0))  # what is compiled once is not timed
+    method, (data,) = made(cell, X.shape), blocks(X, 1)
+    next(play(method, data))  # what is compiled or laid out once is not timed
     seconds, errors, seen = [], [], 0
-    for i, (spent, W, H) in enumerate(play(made(cell, X.shape), X, cell["seed"])):
+    for i, (spent, W, H) in enumerate(play(method, data, cell["seed"], time.process_time)):
         if i < 10 or i % 5 == 4:
             seconds.append(spent)
             errors.append(relative_error(X, W, H))
@@ -103,42 +109,78 @@ def over_time(cell: Cell) -> dict[str, Any]:
     }
 
 
-# Figure 3: processes of MPI
+# Figures 3, 8 and 9: processes of MPI
 
 
 def scaling(cell: Cell) -> dict[str, Any]:
-    """Iterations a second on 1, 2, 4 processes of this machine."""
-    job = [str(Path(sys.executable).parent / "mpiexec"), "-n", str(cell["processes"]), sys.executable, "-m"]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "cell.json"
-        path.write_text(json.dumps(cell))
-        done = subprocess.run(
-            [*job, "cofactor_papers.dsanls", str(path)],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=300,
-        )
-    seconds = float(done.stdout.split()[-1])
+    """Iterations a second on so many processes of this machine, which start once for all methods ``beside`` this."""
+    common = {name: value for name, value in cell.items() if name not in ("method", "spec")}
+    seconds = _started(json.dumps(common))[cell["method"]]
     return {"rate": 1 / seconds, "seconds": seconds, "cores": len(os.sched_getaffinity(0))}
 
 
-def _process(path: str) -> None:
-    """One process: its blocks, all iterations; process 0 prints the seconds of the fastest iteration."""
-    from cofactor.engines.loop import run
+@lru_cache(maxsize=1)
+def _started(settings: str) -> dict[str, float]:
+    """Return the seconds of an iteration of every method, measured by processes that start here."""
+    count = str(json.loads(settings)["processes"])
+    mpiexec = which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if mpiexec is None:
+        raise CofactorError("expected the command mpiexec. Found none. Install MPI: pip install 'cofactor[mpi]' mpich.")
+    job = [mpiexec, "-n", count, sys.executable, "-m", "cofactor_papers.dsanls"]
+    how: dict[str, Any] = {"env": {**os.environ, "OMP_NUM_THREADS": "1"}, "capture_output": True, "text": True}
+    done = subprocess.run([*job, settings], check=False, timeout=300, **how)
+    said = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or len(said) != 1:
+        text = (done.stderr.strip() or done.stdout.strip())[-300:]
+        raise CofactorError(f"{count} processes of MPI: expected one line of seconds. Found {len(said)}: {text}")
+    found: dict[str, float] = json.loads(said[0])
+    return found
+
+
+def _process(settings: str) -> None:
+    """One process: its rows, all methods; process 0 prints the seconds of one iteration of each."""
     from cofactor.engines.mpi import Mpi
 
-    cell = json.loads(Path(path).read_text())
-    engine = Mpi()
-    team = engine.team
-    X = np.random.default_rng(0).uniform(size=cell["shape"]).astype(np.float32)
+    cell, engine = json.loads(settings), Mpi()
+    X = matrix(cell)
+    measure = _paced if "split" in cell else _fastest
+    found = {name: measure({**cell, "method": name, "spec": {}}, X, engine) for name in cell["beside"]}
+    if engine.team.first:
+        print(json.dumps(found))
+
+
+def _fastest(cell: Cell, X: Data, engine: Any) -> float:
+    """Figure 3: the fastest iteration, since other work on the machine only adds to it."""
+    team, name = engine.team, cell["method"]
+    if catalog.find(name).kind != "blocks":
+        method = catalog.make(name, cell["rank"], start="random")
+        history = run(method, [np.array_split(X, team.count)[team.here]], rounds=cell["iterations"], engine=engine)
+        return min(line.seconds for line in history.history[1:])
     method = made(cell, X.shape)
     parts = blocks(X, team.count, slice(team.here, team.here + 1))
-    history = run(method, parts, rounds=method.rounds, engine=engine).history
-    seconds = [a.seconds + b.seconds for a, b in zip(history[1::2], history[2::2])]
-    if team.first:
-        print(min(seconds))
+    history = run(method, parts, rounds=method.rounds, engine=engine)
+    return min(a.seconds + b.seconds for a, b in zip(history.history[1::2], history.history[2::2]))
+
+
+def _paced(cell: Cell, X: Data, engine: Any) -> float:
+    """Figures 8 and 9: seconds of one sweep: the mean round, or as many arrivals as there are clients."""
+    team, method = engine.team, catalog.make(cell["method"], cell["rank"])
+    c, sweeps, rounds = team.count, cell["beside"][cell["method"]], cell["iterations"]
+    mine = [X[partition.sizes(X.shape[0], shares(cell["split"], c), seed=0)[team.here]]]
+    if method.traits.streams and c == 1:  # the clock of a stream in one process is a simulated one
+        return math.inf
+    if method.traits.streams:
+        clocks = [arrival.clock for arrival in run_stream(method, mine, updates=rounds * c, engine=engine).arrivals]
+        return (clocks[-1] - clocks[c - 1]) / (rounds - 1) / sweeps
+    history = run(method, mine, rounds=rounds, engine=engine).history
+    return float(np.mean([line.seconds for line in history[1:]])) / sweeps
+
+
+def shares(split: str, clients: int) -> list[float]:
+    """What each client holds of all rows: the same, or half of them at client 0."""
+    if split == "uniform" or clients == 1:
+        return [1 / clients] * clients
+    return [0.5] + [0.5 / (clients - 1)] * (clients - 1)
 
 
 if __name__ == "__main__":

@@ -23,16 +23,15 @@ from cofactor.methods import catalog
 from cofactor.metrics import pooled_error
 from cofactor.reproduce.drawn import pictures
 from cofactor.types import Array, Data
-from cofactor_papers.dsanls import NEVER, Cell, matrix
+from cofactor_papers.dsanls import NEVER, Cell, matrix, shares
 
 # Figures 6 to 9: secure variants
 
 
 def dealt(cell: Cell) -> list[Data]:
     """Rows at 10 (or so many) clients: the same for all, or half of them at client 0."""
-    X, c = matrix(cell), cell["clients"]
-    shares = [1 / c] * c if cell["split"] == "uniform" else [0.5] + [0.5 / (c - 1)] * (c - 1)
-    return partition.split(X, partition.sizes(X.shape[0], shares, seed=0))
+    X = matrix(cell)
+    return partition.split(X, partition.sizes(X.shape[0], shares(cell["split"], cell["clients"]), seed=0))
 
 
 def secure(cell: Cell) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def made(cell: Cell) -> Any:
     """Return the method of a cell; ``printed`` matches nothing and starts every client at a factor of its own."""
     spec, options = cell["spec"], dict(cell["spec"].get("options", {}))
     name = spec.get("name", cell["method"])
-    if name in RELAXED:
+    if name in RELAXED or spec.get("relaxed"):
         options["rounds"] = cell["rounds"]
     if spec.get("printed"):
         options["align"] = None
@@ -107,15 +107,17 @@ def bits(name: str) -> Data:
 
 
 def toy(cell: Cell) -> dict[str, Any]:
-    """Figure 1: what three clients hold, and its reconstruction."""
-    Xs, _ = planted(cell, cell["rows"])
+    """Figure 1: what three clients hold, and its reconstruction; rows and columns in the order of the planted tiles."""
+    rows, c = cell["rows"], cell["clients"]
+    data = synthetic.tiles(rows, cell["features"], cell["rank"], noise=cell["noise"], seed=cell["seed"])
+    parts = partition.iid(rows, c, seed=cell["seed"])
+    Xs = [data.X[part].astype(np.float32) for part in parts]
     result = run(made(cell), Xs, rounds=cell["rounds"], seed=cell["seed"])
-    shown = [
-        X if cell["spec"].get("data") else boolean.unpack(boolean.product(W, result.factor))
-        for X, W in zip(Xs, result.codes, strict=True)
-    ]
-    side = min(len(X) for X in shown)
-    return {
-        "loss": _tally(Xs, result.codes, result.factor).loss,
-        "pictures": pictures(np.stack([np.asarray(X[:side], float) for X in shown])),
-    }
+    across = np.lexsort(data.factor)
+    shown = []
+    for part, X, W in zip(parts, Xs, result.codes, strict=True):
+        picture = X if cell["spec"].get("data") else boolean.unpack(boolean.product(W, result.factor))
+        shown.append(np.asarray(picture, float)[np.lexsort(data.codes[part].T)][:, across])
+    side = min(map(len, shown))
+    loss = _tally(Xs, result.codes, result.factor).loss
+    return {"loss": loss, "pictures": pictures(np.stack([picture[-side:] for picture in shown]))}

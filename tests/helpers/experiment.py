@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ paper = "none"
 title = "Tiny"
 run = "tests.helpers.experiment:cell"
 seeds = [0, 1, 2]
-settings = { trace = "TRACE", fails = [] }
+settings = { trace = "TRACE", fails = [], dies = [] }
 
 [methods]
 exact = { ours = true, label = "ours" }
@@ -69,11 +70,13 @@ paper = { exact = { 1 = 0.9 } }
 
 
 def cell(settings: dict[str, Any]) -> dict[str, Any]:
-    """Leave a trace; fail on the seeds that are named."""
+    """Leave a trace; fail, or die, on the seeds that are named."""
     with Path(settings["trace"]).open("a") as file:
         file.write(f"{settings['method']} {settings['x']} {settings['seed']}\n")
     if settings["method"] == "fedavg" and settings["seed"] in settings["fails"]:
         raise ValueError(f"seed {settings['seed']} is bad")
+    if settings["method"] == "fedavg" and settings["seed"] in settings["dies"]:
+        os._exit(1)
     value = settings["x"] * (1 if settings["method"] == "exact" else 3) + settings["seed"] * 1e-3
     return {"value": value, "at": [1, 2, 3], "curve": [value, value / 2, value / 4]}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.helpers.experiment import TINY, traces, written
 
-from cofactor.reproduce import experiment, measuring, pipeline
+from cofactor.reproduce import drawn, experiment, measuring, pipeline
 from cofactor.reproduce.claims import CORRECTED, HOLDS, NO, OPEN, YES, judge
 from cofactor.types import CofactorError
 
@@ -95,6 +95,16 @@ def test_a_cell_that_fails_is_written_down_and_tried_again(tmp_path: Path) -> No
     assert len(traces(tmp_path)) == before + 3
 
 
+def test_a_process_that_dies_takes_no_other_cell_with_it(tmp_path: Path) -> None:
+    text = TINY.replace("seeds = [0]\nx = [1, 2]", "seeds = [0, 1]\nx = 1")
+    name = written(tmp_path, text, dies=[1])
+    (made,) = pipeline.reproduce([name], tmp_path / "out", size="quick", workers=1, told=silent)
+    assert [(line["cell"]["method"], line["cell"]["seed"]) for line in made.failed] == [("fedavg", 1)]
+    assert "the process ended" in made.failed[0]["error"]
+    assert len(made.lines) == 4
+    assert "1 of 4 cells failed" in made.verdicts[0].here
+
+
 @pytest.mark.usefixtures("here")
 def test_missing_data_are_named_and_the_rest_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COFACTOR_DATA", str(tmp_path))
@@ -109,6 +119,29 @@ def test_missing_data_are_named_and_the_rest_runs(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("COFACTOR_DATA")
     (made,) = pipeline.reproduce([written(tmp_path, text)], tmp_path / "out", size="quick", workers=1, told=silent)
     assert "COFACTOR_DATA names no folder" in made.missing["mnist"]
+
+
+@pytest.mark.usefixtures("here")
+def test_fewer_seeds_are_said_and_the_others_can_follow(tmp_path: Path) -> None:
+    name, out = written(tmp_path), tmp_path / "out"
+    how: dict[str, Any] = {"workers": 1, "told": silent}
+    (some,) = pipeline.reproduce([name], out, seeds=1, **how)
+    assert {line["cell"]["seed"] for line in some.lines} == {0}
+    assert pipeline.command(some) == "cofactor reproduce tiny --seeds 1"
+    first = traces(tmp_path)
+    (every,) = pipeline.reproduce([name], out, seeds=99, **how)
+    assert pipeline.command(every) == "cofactor reproduce tiny"
+    assert len(every.lines) == 3 * len(some.lines)
+    assert set(first) < set(traces(tmp_path))
+    assert len(set(traces(tmp_path))) == len(traces(tmp_path))  # what was there was not run again
+
+
+def test_a_panel_may_share_lines_with_others_and_values_have_names() -> None:
+    tiny = experiment.parse(TINY + '\n[names]\nleft = "on the left"\n', "tiny")
+    assert (tiny.label("left"), tiny.label("right"), tiny.label(0.5)) == ("on the left", "right", "0.5")
+    found = [{"cell": {"side": s, "method": m}, "result": {}} for s in ("a", "b") for m in ("x", "y")]
+    here = drawn._of(found, {"where": {"side": "a", "method": "x"}, "also": {"side": "b"}})
+    assert [(line["cell"]["side"], line["cell"]["method"]) for line in here] == [("b", "x"), ("b", "y"), ("a", "x")]
 
 
 def test_declarations_with_mistakes_are_refused_before_anything_runs() -> None:

@@ -26,6 +26,7 @@ def reproduce(  # noqa: PLR0917 - typer options are parameters
     out: Annotated[Path, typer.Option(help="The folder for results; cells that it holds are not run again.")] = Path(
         "reproduced"
     ),
+    seeds: Annotated[int | None, typer.Option(help="Only the first so many seeds of each.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes at a time (default: one for each core).")] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -48,12 +49,13 @@ def reproduce(  # noqa: PLR0917 - typer options are parameters
 
     if not ids and not every:
         raise CofactorError(f"expected experiments, or --all. Found none. There are: {', '.join(names())}.")
-    if workers is not None and workers < 1:
-        raise CofactorError(f"workers must be at least 1. Found {workers}.")
+    for name, value in (("workers", workers), ("seeds", seeds)):
+        if value is not None and value < 1:
+            raise CofactorError(f"{name} must be at least 1. Found {value}.")
     asked = names() if every else list(dict.fromkeys(ids or []))
     tell = Tell(quiet=quiet or json)
     try:
-        made = run(asked, out, size="quick" if quick else "full", workers=workers, told=tell)
+        made = run(asked, out, size="quick" if quick else "full", seeds=seeds, workers=workers, told=tell)
     except KeyboardInterrupt:
         said = f"interrupted; {tell.count} cells are kept in {out}, the same command goes on"
         print(f"cofactor: {said}.", file=sys.stderr)

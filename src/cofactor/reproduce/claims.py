@@ -91,7 +91,9 @@ def _verdict(claim: Settings, lines: Sequence[Settings], name: str) -> Verdict:
     here = found.text(unit) + _failures(claim, lines)
     if printed is not None:
         here = f"as printed {printed.text(unit)}; corrected {here}"
-        return Verdict(says, paper, here, YES if printed.holds else CORRECTED if found.holds else NO, fix)
+        if printed.holds:  # nothing had to be corrected
+            return Verdict(says, paper, here, YES)
+        return Verdict(says, paper, here, CORRECTED if found.holds else NO, fix)
     if paper == "-":
         return Verdict(says, paper, here, HOLDS if found.holds else FAILS, fix)
     return Verdict(says, paper, here, NO if not found.holds else CORRECTED if fix else YES, fix)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from cofactor.reproduce.experiment import Experiment, Settings, chosen
 from cofactor.reproduce.written import values
@@ -21,6 +21,11 @@ INK, MUTED, RULE = "#22303c", "#5b6b78", "#c9d3da"
 OURS = ("#0f766e", "#14b8a6", "#115e59", "#5eead4")
 OTHERS = ("#b45309", "#7c3aed", "#be123c", "#1d4ed8", "#65a30d", "#a16207", "#db2777", "#64748b", "#0891b2", "#92400e")
 MARKS = "os^Dv<>Ph*"
+PRINTED = "as the paper prints it"
+FEW = 8
+"""Settings that an axis names one by one."""
+NARROW, LONG = 4.0, 10**2.5
+"""Last over first value of a logarithmic axis: below it has round numbers, above only decades."""
 WIDE, TALL = 3.5, 2.75
 """Inches of one panel."""
 
@@ -28,7 +33,7 @@ WIDE, TALL = 3.5, 2.75
 def draw(path: Path, experiment: Experiment, lines: Sequence[Settings]) -> Path | None:
     """Draw the panels of an experiment; None where there are none, or nothing was measured."""
     lines = [line for line in lines if not line.get("error")]
-    panels = [p for p in experiment.panels if chosen(lines, p.get("where", {}))]
+    panels = [p for p in experiment.panels if _of(lines, p)]
     if not panels:
         return None
     across = min(experiment.layout.get("columns", 3), len(panels))
@@ -38,9 +43,15 @@ def draw(path: Path, experiment: Experiment, lines: Sequence[Settings]) -> Path 
     axes = np.atleast_1d(figure.subplots(down, across)).ravel()
     keys: dict[str, Any] = {}
     for axis, panel in zip(axes, panels):
-        here = chosen(lines, panel.get("where", {}))
-        keys |= KINDS[panel.get("kind", "lines")](axis, experiment, panel, here) or {}
-        _finish(axis, panel)
+        here = _of(lines, panel)
+        found = KINDS[panel.get("kind", "lines")](axis, experiment, panel, here)
+        _finish(axis, panel, here)
+        if panel.get("lines", "method") == "method":
+            keys |= found
+        else:  # what is not a method means something in this panel only
+            axis.legend(found.values(), found.keys(), frameon=False, fontsize=7, handlelength=1.6, labelcolor=MUTED)
+    if PRINTED in keys:
+        keys[PRINTED] = keys.pop(PRINTED)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     title = "\n".join(textwrap.wrap(experiment.title, int(11.5 * wide * across)))
@@ -54,7 +65,12 @@ def draw(path: Path, experiment: Experiment, lines: Sequence[Settings]) -> Path 
     return path
 
 
-def _finish(axis: Axes, panel: Settings) -> None:
+def _of(lines: Sequence[Settings], panel: Settings) -> list[Settings]:
+    """Return the lines of a panel: those of ``also``, which several panels may share, and of its ``where``."""
+    return [*(chosen(lines, panel["also"]) if "also" in panel else []), *chosen(lines, panel.get("where", {}))]
+
+
+def _finish(axis: Axes, panel: Settings, lines: Sequence[Settings]) -> None:
     axis.set_title(panel.get("title", ""), size=9, color=INK, loc="left")
     if panel.get("kind") == "pictures":
         return
@@ -63,20 +79,24 @@ def _finish(axis: Axes, panel: Settings) -> None:
         axis.set_xscale("log")
     if "y" in log:
         axis.set_yscale("log")
-    axis.set_xlabel(str(panel.get("x_label", panel.get("x", ""))), size=8, color=MUTED)
+    unsaid = "" if panel.get("kind") == "bars" else panel["x"]
+    axis.set_xlabel(str(panel.get("x_label", unsaid)), size=8, color=MUTED)
     axis.set_ylabel(str(panel.get("y_label", panel["y"])), size=8, color=MUTED)
     axis.tick_params(which="both", labelsize=7.5, colors=MUTED)
     for line, scale in ((axis.xaxis, "x"), (axis.yaxis, "y")):
-        if scale in log and panel.get("kind") != "bars":
+        if scale in log and (scale == "y" or panel.get("kind") != "bars"):
             _plain_ticks(line)
     axis.spines[["top", "right"]].set_visible(False)
     for side in ("left", "bottom"):
         axis.spines[side].set_color(RULE)
     if "y_limits" in panel:
         axis.set_ylim(*panel["y_limits"])
-    if "x_ticks" in panel:
-        axis.set_xticks(panel["x_ticks"], [f"{t:g}" for t in panel["x_ticks"]], minor=False)
-        axis.minorticks_off()
+    if "x_limits" in panel:
+        axis.set_xlim(*panel["x_limits"])
+    at = sorted({line["cell"][panel["x"]] for line in lines if panel["x"] in line["cell"]})
+    if "x" in log and panel.get("kind", "lines") == "lines" and len(at) <= FEW:  # few settings are their own ticks
+        axis.set_xticks(at, [f"{t:g}" for t in at], minor=False)
+        axis.xaxis.set_minor_locator(NullLocator())
     for rule in panel.get("rules", []):
         axis.axhline(rule["at"], color=MUTED, linewidth=0.8, linestyle=":")
         how: dict[str, Any] = {"ha": "right", "va": "bottom", "size": 7, "color": MUTED}
@@ -84,12 +104,15 @@ def _finish(axis: Axes, panel: Settings) -> None:
 
 
 def _plain_ticks(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers: 1, 2, 5 of each decade, or decades alone where there are many."""
+    """Label a logarithmic axis with plain numbers: round ones, 1, 2, 5 of each decade, or decades, by its length."""
     low, high = axis.get_view_interval()
-    few = high / low < 10**2.5
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,), numticks=12))
+    if high / low < NARROW:
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axis.set_minor_locator(NullLocator())
+    else:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < LONG else (1,), numticks=12))
+        axis.set_minor_locator(LogLocator(subs=range(1, 10), numticks=60))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_locator(LogLocator(subs=range(1, 10), numticks=60))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -126,7 +149,7 @@ def _styles(experiment: Experiment, panel: Settings, lines: Sequence[Settings]) 
     for i, name in enumerate(_names(panel, lines)):
         style = look(experiment, name)
         if split != "method":
-            style |= {"color": (OURS[0], *OTHERS)[i % 11], "marker": MARKS[i % len(MARKS)], "linestyle": "-"}
+            style |= {"color": OTHERS[i % len(OTHERS)], "marker": MARKS[i % len(MARKS)], "linestyle": "-"}
         word = panel.get("line_label", "{}").format(experiment.label(name))
         found.append((name, word, style))
     return found
@@ -184,7 +207,7 @@ def _bars(axis: Axes, experiment: Experiment, panel: Settings, lines: Sequence[S
         for x, group in zip(at, groups):
             told = panel.get("paper", {}).get(str(name), {}).get(str(group))
             if told is not None:
-                (keys["as the paper prints it"],) = axis.plot(x, told, "o", mfc="white", mec=INK, ms=4.5, mew=1)
+                (keys[PRINTED],) = axis.plot(x, told, "o", mfc="white", mec=INK, ms=4.5, mew=1)
     axis.set_xticks(range(len(groups)), [experiment.label(g) for g in groups])
     return keys
 

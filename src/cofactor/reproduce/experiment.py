@@ -29,6 +29,7 @@ KEYS = {
     "alone": bool,
     "settings": dict,
     "methods": dict,
+    "names": dict,
     "grid": list,
     "quick": dict,
     "claims": list,
@@ -44,8 +45,9 @@ class Experiment:
     """One figure or table of a paper: ``run`` names the function that measures a cell, ``grid`` what is crossed.
 
     A cell is a pure function of its settings: common ``settings``, one point of the ``grid``, one seed, and under
-    "spec" what ``methods`` says about its method. ``quick`` replaces seeds, settings and values of the grid by smaller
-    ones. ``alone``: cells measure real time of several processes, and nothing may run beside them.
+    "spec" what ``methods`` says about its method. ``names`` says what values of the grid are called. ``quick`` replaces
+    seeds, settings and values of the grid by smaller ones. ``alone``: cells measure real time of several processes, and
+    nothing may run beside them.
     """
 
     name: str
@@ -59,18 +61,19 @@ class Experiment:
     alone: bool = False
     settings: Settings = field(default_factory=dict)
     methods: dict[str, Settings] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     quick: Settings = field(default_factory=dict)
     tables: list[Settings] = field(default_factory=list)
     panels: list[Settings] = field(default_factory=list)
     layout: Settings = field(default_factory=dict)
 
-    def cells(self, size: str = "full") -> list[Settings]:
-        """Return the settings of every cell of a size, in the order of the grid, seeds last."""
+    def cells(self, size: str = "full", seeds: int | None = None) -> list[Settings]:
+        """Return the settings of every cell of a size, in the order of the grid, seeds last; or of its first seeds."""
         smaller = self.quick if size == "quick" else {}
         settings = {**self.settings, **{k: v for k, v in smaller.items() if k in self.settings}}
         grid = smaller.get("grid", [_narrowed(part, smaller) for part in self.grid])
-        seeds = smaller.get("seeds", self.seeds)
-        found = [{**settings, **point, "seed": s} for part in grid for point in _points(part) for s in seeds]
+        drawn = smaller.get("seeds", self.seeds)[:seeds]
+        found = [{**settings, **point, "seed": s} for part in grid for point in _points(part) for s in drawn]
         return [{**cell, **self._spec(cell)} for cell in {key(c): c for c in found}.values()]
 
     def _spec(self, cell: Where) -> Settings:
@@ -78,7 +81,9 @@ class Experiment:
 
     def label(self, name: Any) -> str:
         """Return what a value of the grid is called in tables and figures."""
-        return str(self.methods.get(name, {}).get("label", name)) if isinstance(name, str) else f"{name:g}"
+        if not isinstance(name, str):
+            return f"{name:g}"
+        return str(self.methods.get(name, {}).get("label", self.names.get(name, name)))
 
     def ours(self, name: Any) -> bool:
         """Whether a method is one of cofactor's own."""

@@ -117,25 +117,39 @@ def rounded(value: Any) -> Any:
 
 
 def _together(jobs: Sequence[Job], workers: int, keep: Callable[[Job, Settings], None]) -> None:
-    """Run jobs in processes of their own; Ctrl-C ends those at work, and what is written stays."""
+    """Run jobs in processes of their own. Where one of these dies, those at work are run again, each alone."""
+    left = list(jobs)
+    while left := _pooled(left, workers, keep):
+        suspects, left = left[: workers + 1], left[workers + 1 :]
+        for job in suspects:
+            if _pooled([job], 1, keep):
+                said = "the process ended without a word: killed, out of memory, or by a fault"
+                keep(job, {"cell": job[1], "result": {}, "error": said, "seconds": 0.0})
+
+
+def _pooled(jobs: Sequence[Job], workers: int, keep: Callable[[Job, Settings], None]) -> list[Job]:
+    """Run jobs until a process dies, and return those without an end; Ctrl-C ends all, and what is written stays."""
     if not jobs:
-        return
+        return []
     pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=_deaf)
+    lost: set[int] = set()
     try:
         running: dict[Future[Settings], Job] = {pool.submit(measured, job): job for job in jobs}
         while running:
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:
                 job = running.pop(future)
-                broken = future.exception()
-                lost: Settings = {"cell": job[1], "result": {}, "error": f"the process ended: {broken}", "seconds": 0.0}
-                keep(job, future.result() if broken is None else lost)
+                if future.exception() is None:
+                    keep(job, future.result())
+                else:
+                    lost.add(id(job))
     except BaseException:
         for process in list((pool._processes or {}).values()):
             process.terminate()
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
+    return [job for job in jobs if id(job) in lost]
 
 
 def _deaf() -> None:

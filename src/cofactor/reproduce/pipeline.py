@@ -29,6 +29,7 @@ class Outcome:
     verdicts: list[Verdict]
     missing: dict[str, str]
     folder: Path
+    seeds: int | None = None
 
     @property
     def failed(self) -> list[Settings]:
@@ -42,29 +43,48 @@ class Outcome:
 
 
 def reproduce(
-    names: Sequence[str], out: Path, *, size: str = "full", workers: int | None = None, told: Told
+    names: Sequence[str],
+    out: Path,
+    *,
+    size: str = "full",
+    seeds: int | None = None,
+    workers: int | None = None,
+    told: Told,
 ) -> list[Outcome]:
-    """Run experiments, and write the folder of each: cells, table, figure, verdicts. Cells that are there stay."""
+    """Run experiments, and write the folder of each: cells, table, figure, verdicts. Cells that are there stay.
+
+    With ``seeds`` only the first ones of each experiment are run, and what is written says so.
+    """
     wanted = [find(name) for name in names]
     books = {e.name: Book(out / e.name / BOOK) for e in wanted}
-    cells = {e.name: e.cells(size) for e in wanted}
+    cells = {e.name: e.cells(size, seeds) for e in wanted}
     lost = {name: missing(found) for name, found in cells.items()}
     jobs = [(e, c) for e in wanted for c in cells[e.name] if c.get("data") not in lost[e.name]]
     run_cells(jobs, books, workers=workers, told=told)
-    return [_conclude(e, size, books[e.name].of(cells[e.name]), lost[e.name], out / e.name) for e in wanted]
+    found = {e.name: books[e.name].of(cells[e.name]) for e in wanted}
+    judged = {e.name: [_said(v, lost[e.name]) for v in judge(e, found[e.name])] for e in wanted}
+    made = [
+        Outcome(e, size, found[e.name], judged[e.name], lost[e.name], out / e.name, _fewer(e, size, seeds))
+        for e in wanted
+    ]
+    return [_conclude(one) for one in made]
 
 
-def _conclude(experiment: Experiment, size: str, lines: list[Settings], lost: dict[str, str], folder: Path) -> Outcome:
-    """Judge the claims and write what a reader wants."""
+def _fewer(experiment: Experiment, size: str, seeds: int | None) -> int | None:
+    """Return how many seeds were asked for, where that is fewer than there are."""
+    return seeds if seeds and len(experiment.cells(size, seeds)) < len(experiment.cells(size)) else None
+
+
+def _conclude(made: Outcome) -> Outcome:
+    """Write what a reader wants."""
+    folder = made.folder
     folder.mkdir(parents=True, exist_ok=True)
-    verdicts = [_said(v, lost) for v in judge(experiment, lines)]
-    made = Outcome(experiment, size, lines, verdicts, lost, folder)
     for name, text in ((TABLE, page(made)), (RESULTS, record(made))):
         with atomic(folder / name) as file:
             file.write(text.encode())
     from cofactor.reproduce.drawn import draw
 
-    draw(folder / FIGURE, experiment, lines)
+    draw(folder / FIGURE, made.experiment, made.lines)
     return made
 
 
@@ -87,7 +107,13 @@ def page(made: Outcome) -> str:
 
 def command(made: Outcome) -> str:
     """The command that made it."""
-    return f"cofactor reproduce {made.experiment.name}" + (" --quick" if made.size == "quick" else "")
+    return " ".join(
+        [
+            f"cofactor reproduce {made.experiment.name}",
+            *(["--quick"] if made.size == "quick" else []),
+            *([f"--seeds {made.seeds}"] if made.seeds else []),
+        ]
+    )
 
 
 def record(made: Outcome) -> str:
