@@ -41,6 +41,7 @@ class Traits:
     ``judged`` is what says that it is done: its "loss", where that is the objective of all clients in that round, or,
     where losses are of the clients' own copies or of those that answered, how far the "factor" still moves.
     ``every``: the factor is renewed in every so many rounds, and stands in those between.
+    ``unseeded``: in so many rounds, from the first, clients draw the same whatever the seed is.
     ``stages`` are the rounds in which something new begins: clients join anew, and losses do not compare across.
     """
 
@@ -56,6 +57,7 @@ class Traits:
     sliced: str | None = None
     judged: str = "loss"
     every: int = 1
+    unseeded: int = 0
     stages: tuple[int, ...] = (0,)
 
 

@@ -32,7 +32,13 @@ def test_results_are_of_such_cells_and_say_how_they_ended() -> None:
     assert all(line.get("refused") or line["ended"] in ENDED for line in LINES)
 
 
-@pytest.mark.parametrize(("name", "most"), [("exact", 1.01), ("oneshot", 1.09), ("fedmavg", 1.05)])
+@pytest.mark.parametrize(("name", "most"), [("exact", 1.01), ("oneshot", 1.08), ("fedmavg", 1.05)])
 def test_what_the_page_shows_of_the_best_methods(name: str, most: float) -> None:
     ratios = [line["ratio"] for line in LINES if line["method"] == name and line["kind"] == "real"]
     assert max(ratios) <= most
+
+
+def test_one_upload_is_within_two_percent_of_pooling_unless_clients_have_a_handful_of_rows() -> None:
+    ratios = [line["ratio"] for line in LINES if line["method"] == "oneshot" and line["data"] != "gene_all_aml"]
+    assert len(ratios) == 26
+    assert max(ratios) <= 1.02

@@ -13,7 +13,7 @@ from cofactor.data import synthetic
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import DONE, ENDED, Round
 from cofactor.engines.loop import run_stream
-from cofactor.engines.over import Trail, moved
+from cofactor.engines.over import LONGEST, Over, Trail, moved
 from cofactor.methods import catalog
 from cofactor.plan import NOISE, WINDOW, Stop, Stream
 
@@ -66,6 +66,33 @@ def test_a_factor_of_another_shape_begins_a_new_trail():
 
 def lines(moves, nets):
     return [Round(t, 1.0, 0.0, 0, 0, 0.0, 1, moved=m, net=n) for t, (m, n) in enumerate(zip(moves, nets, strict=True))]
+
+
+def ends(name, order, moves=0.0):
+    """Return in which round a run ends whose loss stands still, with one of four clients in each of them."""
+    plan = Plan(participation=0.25, stop=1e-4)
+    method, _ = plan.form(catalog.make(name, 2))
+    over, history = Over(method, plan, 4, 1000), []
+    for t, j in enumerate(order):
+        over.heard(t, np.array([j]))
+        history.append(Round(t, 1.0, 0.0, 0, 0, 0.0, 1, stage=len(method.traits.stages) - 1, moved=moves))
+        if over.why(history):
+            return t
+    return math.inf
+
+
+def test_a_client_that_is_drawn_rarely_is_waited_for():
+    """Patience of 3 is 12 rounds of a quarter; and as many as it takes to hear every client 3 times."""
+    usual = ends("exact", [0, 1, 2, 3] * 10)
+    assert usual == 4 + 12  # the second stage begins in round 1, and losses compare once all have joined it
+    rarely = [0, 1, 2, 3] + [0, 1, 2] * 7 + [3, 3, 3] + [0, 1, 2] * 20
+    assert usual < ends("exact", rarely) < 4 + LONGEST * 12
+    assert ends("exact", [0, 3] + [0, 1, 2] * 100) == 4 + LONGEST * 12  # it may be gone for good
+
+
+def test_a_factor_that_few_clients_move_stands_still_when_all_would_not_move_it():
+    assert ends("fedavg", [0, 1, 2, 3] * 20, moves=2e-5) < math.inf
+    assert ends("fedavg", [0, 1, 2, 3] * 20, moves=5e-5) == math.inf
 
 
 def test_noise_ends_a_run_that_is_judged_by_its_factor():

@@ -154,7 +154,7 @@ def test_components_that_another_seed_may_not_find_are_named():
     X = np.random.default_rng(0).exponential(size=(200, 30))
     names = [f"gene{j}" for j in range(30)]
     assert FederatedNMF(6, random_state=0).fit(X).stability_ is None
-    with pytest.warns(UserWarning, match=r"components may come out otherwise from another seed: \d \(gene\d+, gene"):
+    with pytest.warns(UserWarning, match=r"components may come out otherwise from another start: \d \(gene\d+, gene"):
         model = FederatedNMF(6, random_state=0).fit([pd.DataFrame(part, columns=names) for part in (X[:100], X[100:])])
     assert model.stability_.shape == (6,)
     assert model.stability_.min() < 0.9

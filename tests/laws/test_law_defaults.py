@@ -35,7 +35,7 @@ def error(method, Xs, plan):
     return overall(kind, out.findings).error, out
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.25])
 @pytest.mark.parametrize("name", JUDGED)
 def test_the_default_tolerance_costs_no_more_than_two_percent(name, share):
     method, Xs, tol = make(name, RANK), clients(name), ESTIMATORS.get(KIND[name], FederatedNMF)().tol

@@ -9,6 +9,7 @@ import numpy as np
 from cofactor.combine import summaries
 from cofactor.combine.barycenter import Barycenter
 from cofactor.combine.consensus import DENSITY
+from cofactor.combine.unions import DRAWN
 from cofactor.local.stats import normalize
 from cofactor.method import total
 from cofactor.types import Aggregator, Array, Message
@@ -121,12 +122,14 @@ class Union:
     """Factorize the union of the clients' summaries (see :mod:`cofactor.combine.summaries`).
 
     Where every summary is empty (clients of one row), it is an error, or the current factor stays if not ``required``.
+    A few more than ``iterations`` are on ``drawn`` rows for each component; 0 keeps codes in the clients' cones.
     """
 
     rank: int
     restarts: int = 8
     required: bool = True
     iterations: int = 200
+    drawn: int = DRAWN
     additive = False
     streams = False
 
@@ -145,7 +148,9 @@ class Union:
         """Return the factor of the union with what the search has told of it; None where nothing was said."""
         if not self.required and not any(m.arrays["gram"].any() for m in messages):
             return None
-        return summaries.search(_union(messages), self.rank, restarts=self.restarts, iterations=self.iterations)
+        return summaries.search(
+            _union(messages), self.rank, restarts=self.restarts, iterations=self.iterations, drawn=self.drawn
+        )
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
         """Return the factor of the union."""

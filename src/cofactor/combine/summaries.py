@@ -62,23 +62,24 @@ def load(path: str | Path) -> list[Summary]:
 
 def merge(summaries: Sequence[Summary], rank: int, *, seed: int = 0, restarts: int = 8) -> Summary:
     """Summarize a union of summaries as one of the given rank: ``G = sum_j C_j^T G_j C_j``."""
-    H, C = fit(summaries, rank, seed=seed, restarts=restarts)
-    union = stacked(summaries)
-    gram = np.einsum("crk,crs,csl->kl", C, union.grams, C)
+    found = search(summaries, rank, seed=seed, restarts=restarts)
     dtype = summaries[0].factor.dtype
-    return Summary(H.astype(dtype), gram, sum(s.rows for s in summaries), sum(s.square for s in summaries))
+    return Summary(
+        found.factor.astype(dtype), found.gram, sum(s.rows for s in summaries), sum(s.square for s in summaries)
+    )
 
 
 class Fitted(NamedTuple):
     """The factor of a union: H (k x m, rows at norm 1), codes C of the summaries (c x r x k), and how sure it is.
 
-    ``stability`` (k) is the worst cosine of every component with its partners in other restarts that are as good. A
-    consensus has instead how far the cluster of each stands apart from the others (``silhouette``), and a
-    ``clustergram``.
+    Where rows were drawn, codes are theirs; ``gram`` (k x k) is that of all codes. ``stability`` (k) is the worst
+    cosine of every component with its partners in other restarts that are as good. A consensus has instead how far the
+    cluster of each stands apart from the others (``silhouette``), and a ``clustergram``.
     """
 
     factor: Array
     codes: Array
+    gram: Array
     stability: Array
     silhouette: Array | None = None
     clustergram: Array | None = None
@@ -96,10 +97,12 @@ def fit(
 
 
 def search(
-    summaries: Sequence[Summary], rank: int, *, seed: int = 0, restarts: int = 8, iterations: int = 200
+    summaries: Sequence[Summary], rank: int, *, seed: int = 0, restarts: int = 8, iterations: int = 200, drawn: int = 0
 ) -> Fitted:
     """Fit a union as :func:`fit` does, and say how well other restarts agree.
 
+    With ``drawn`` the last steps are on so many rows for each component of a summary, with codes of the same gram:
+    codes that :func:`fit` keeps to the cone of the client's own are free there, and H ends closer to the pooled one.
     What the summaries miss of the data counts as loss too: ``|X_j|^2`` less what a summary explains. A union of no more
     components than the rank is its own factor.
     """
@@ -111,10 +114,11 @@ def search(
         )
         C = np.zeros((len(union.rows), rank))
         C[alive, np.arange(len(alive))] = 1.0
-        return Fitted(H, C.reshape(*union.factors.shape[:2], rank), np.full(rank, np.nan))
+        kept = Descent(union, H, C.reshape(*union.factors.shape[:2], rank))
+        return Fitted(H, kept.C, kept.gram(), np.full(rank, np.nan))
     with threadpool_limits(1, "blas"):
-        best, sure = unions.search(union, rank, seed=seed, restarts=restarts, iterations=iterations)
-    return Fitted(best.factor(), best.scaled(), sure)
+        best, sure = unions.search(union, rank, seed=seed, restarts=restarts, iterations=iterations, drawn=drawn)
+    return Fitted(best.factor(), best.scaled(), best.gram(), sure)
 
 
 def agreed(
@@ -129,7 +133,7 @@ def agreed(
     found = agree(list(map(counted(start, starts, "starts"), seeds)), density=density)
     descent = Descent(stacked(summaries), found.factor)
     descent.codes(SWEEPS)
-    return Fitted(found.factor, descent.C, np.full(rank, np.nan), found.silhouette, found.clustergram)
+    return Fitted(found.factor, descent.C, descent.gram(), np.full(rank, np.nan), found.silhouette, found.clustergram)
 
 
 def loss(summaries: Sequence[Summary], H: Array) -> float:

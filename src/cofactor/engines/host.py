@@ -84,6 +84,10 @@ class Host:
         with _blame(unit.first, "join"):
             unit.local = self.method.join(unit.data, shared, t, address(self.seed, unit.first, -1))
 
+    def _draws(self, client: int, t: int) -> np.random.Generator:
+        """Return what a client draws from in round t."""
+        return address(0 if t < self.traits.unseeded else self.seed, client, t)
+
     def _remember(self) -> None:
         """Keep what clients found alone, before their next stage forgets it."""
         if not self.traits.own or self.own:
@@ -104,7 +108,7 @@ class Host:
             if arrays.has_blocks(X) and adds_up(self.traits, t) and self.traits.allowance is None:
                 part, message = self._step_blocks(X, shared, part, t, j)
             else:
-                part, message = self.method.step(X, shared, part, t, address(self.seed, j, t))
+                part, message = self.method.step(X, shared, part, t, self._draws(j, t))
             unit.local = part if here is None else _write_rows(unit.local, part, here)
             check_message(message, schema, client=j, t=t)
         return Answer(stepping, message)
@@ -114,7 +118,7 @@ class Host:
         parts, messages = [], []
         for rows, block in X.blocks():
             own = Local(local.codes[rows], {n: a[rows] for n, a in local.memory.items()})
-            part, message = self.method.step(block, shared, own, t, address(self.seed, client, t))
+            part, message = self.method.step(block, shared, own, t, self._draws(client, t))
             parts.append(part)
             messages.append(message)
         memory = {n: np.concatenate([part.memory[n] for part in parts]) for n in parts[0].memory}

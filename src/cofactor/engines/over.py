@@ -17,6 +17,8 @@ from cofactor.types import Array, Shared
 
 DIRECTIONS = 32
 """Places of a factor are kept in so many random directions: their distances are right to about an eighth."""
+LONGEST = 3
+"""Where clients are drawn, patience may grow to so many times itself until all were heard: one may be gone for good."""
 TRAIL = "trail"
 """Where a saved state keeps them, in the memory of the server."""
 
@@ -24,10 +26,11 @@ TRAIL = "trail"
 class Over:
     """Reads the history of the last stage. A method with a plan of its own (one upload, a schedule) runs all of it.
 
-    With absent clients patience is for as many rounds as it takes to hear all of them, and where the factor is not
-    renewed in every round, for as many as it takes to see it move; and where the server keeps
-    running sums, its loss grows with every client that joins, so that losses compare from the round on in which the
-    last one did. ``limit`` is the number of rounds after which it ends anyway.
+    With absent clients patience is for as many rounds as it takes to hear each of them so often, also one that is drawn
+    rarely, and how far the factor moves is counted for all of them; where it is not renewed in every round, patience is
+    for as many as it takes to see it move. Where the server keeps running sums, its loss grows with every client that
+    joins, so that losses compare from the round on in which the last one did. ``limit`` is the number of rounds after
+    which it ends anyway.
     """
 
     def __init__(self, method: Method, plan: Plan, clients: int, limit: int) -> None:
@@ -36,8 +39,10 @@ class Over:
         share = 1.0 if isinstance(plan.participation, ByShare) else float(plan.participation)
         every = clients if plan.stream else self.traits.every / share
         self.rule = replace(plan.rule, patience=math.ceil(plan.rule.patience * every))
+        self.share, self.stream = share, plan.stream is not None
         self.whole = share == 1 and plan.stream is None
         self.silent, self.never = np.ones(clients, bool), np.ones(clients, bool)
+        self.last = np.full((plan.rule.patience, clients), -1)
         self.judged = "factor" if plan.stream else self.traits.judged  # single answers have losses of single clients
         self.first = math.inf if self.traits.running and not plan.stream else 0
         self.trail = Trail(math.ceil(WINDOW * every))
@@ -64,6 +69,7 @@ class Over:
         if t in self.traits.stages:
             self.silent[:] = True
         self.silent[clients] = self.never[clients] = False
+        self.last[:, clients] = np.vstack([self.last[1:, clients], np.full((1, len(clients)), t)])
         if self.traits.running and not self.silent.any():
             self.first = min(self.first, t)
 
@@ -93,12 +99,22 @@ class Over:
             lines = [line for line in lines if line.participants == lines[-1].participants]
         asked = self.rule.tol
         shown = asked == 0 or asked >= self.precision
-        rule = self.rule if shown else replace(self.rule, tol=self.precision)
+        rule = replace(self.rule, tol=self._tol() if shown else self.precision, patience=self._patience(len(history)))
         if found := rule.why(lines, self.judged):
             return found if shown or found == "noise" else "precision"
         if not used:
             return ""
         return "asked" if asked == 0 else "few" if len(lines) <= self.rule.patience else "rounds"
+
+    def _tol(self) -> float:
+        """Return the tolerance of a round: where some answer, the factor moves by so much less than with all."""
+        return self.rule.tol * (self.share if self.judged == "factor" and not self.stream else 1.0)
+
+    def _patience(self, rounds: int) -> int:
+        """Return how many of the last rounds are looked at: those in which each client was heard as often as asked."""
+        if self.share == 1 or self.stream:
+            return self.rule.patience
+        return min(max(self.rule.patience, rounds - int(self.last.min())), LONGEST * self.rule.patience)
 
 
 class Trail:

@@ -53,7 +53,7 @@ def doubt(outcome: Run, features: Sequence[Any] | None) -> None:
     if those and outcome.stability is not None:
         told = (f"{i} ({_top(outcome.factor[i], features)}; {outcome.stability[i]:.2f})" for i in those)
         text = (
-            f"components may come out otherwise from another seed: {', '.join(told)}. Other restarts that explain the "
+            f"components may come out otherwise from another start: {', '.join(told)}. Other restarts that explain the "
             f"clients' summaries as well have none with a cosine of {SURE} to them; another rank may settle it."
         )
         warnings.warn(text, stacklevel=5)

@@ -55,7 +55,7 @@ class FederatedNMF(Factored):
     tol : stop when the loss falls by less than this share in three rounds, or, where methods average, when the factor
         stands still to this share or against its own noise; 0 runs all rounds.
     participation : the share of clients drawn for each round.
-    random_state : seed; an int gives the same numbers everywhere.
+    random_state : seed; an int gives the same numbers everywhere. The default method draws the same for all of them.
     engine : what carries the messages; None runs all clients in this process.
     device : a device of torch that does the arithmetic, such as "cuda" (extra ``gpu``); None is this CPU, by numpy.
     privacy : a :class:`~cofactor.privacy.Privacy`; all releases of the fit together satisfy it. ``"exact"`` then

@@ -67,7 +67,7 @@ def remarks(result: Evaluation) -> list[str]:
     if result.empty:
         lines.append(f"Nothing is made of components {', '.join(map(str, result.empty))}.")
     if result.unsure:
-        lines.append(f"Components that another seed may not find: {', '.join(map(str, result.unsure))}.")
+        lines.append(f"Components that another start may not find: {', '.join(map(str, result.unsure))}.")
     return lines
 
 

@@ -131,16 +131,22 @@ class Summarized(Wrapped):
     ``method`` is a :class:`OneShot` with a :class:`~cofactor.combine.aggregators.Union`. In the server's memory are
     the ``share`` of every component in what the summaries explain, and its ``stability`` over restarts; of a consensus
     the ``clustergram`` too.
+
+    Clients draw the same in every run, so that every seed gives the same components: how far others would be as good is
+    what restarts tell, on the union.
     """
+
+    @cached_property
+    def traits(self) -> Traits:
+        """As the method says, but for the seed."""
+        return replace(super().traits, unseeded=1)
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Search the union; a federation of empty summaries keeps its factor."""
         found = self.method.aggregator.search(messages)
         if found is None:
             return self.method.aggregate(shared, messages, t)
-        grams = np.stack([m.arrays["gram"] for m in messages]).astype(np.float64)
-        gram = np.einsum("crk,crs,csl->kl", found.codes, grams, found.codes)
-        share = shares(gram, found.factor)
+        share = shares(found.gram, found.factor)
         order = np.argsort(-share, kind="stable")
         known = {"share": share, "stability": found.stability, "silhouette": found.silhouette}
         memory = {name: a[order] for name, a in known.items() if a is not None}

@@ -87,7 +87,7 @@ def _start(rank: int, local_rank: int, restarts: int) -> Summarized:
     """Summaries for a start: a few rounds alone at a higher rank, one upload, a union that is searched, not solved."""
     alone, union = (
         Alone(Summed(rank, HALS(3)), BRIEF, columns=COLUMNS, refits=False),
-        Union(rank, restarts, False, iterations=SEARCH),
+        Union(rank, restarts, False, iterations=SEARCH, drawn=0),
     )
     return Summarized(OneShot(rank, alone, union, local_rank))
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from cofactor.local import arrays, symmetric
 from cofactor.local.init import random_factor
-from cofactor.local.refit import refit
 from cofactor.local.stats import normalize
-from cofactor.method import Traits, total
+from cofactor.method import total
 from cofactor.methods.refusals import START
-from cofactor.privacy.errors import PrivacyError
+from cofactor.methods.two_sums import TwoSums
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
 
 @dataclass(frozen=True)
-class Spanned:
+class Spanned(TwoSums):
     """Two rounds of sums: ``sum_j X_j^T X_j S`` spans Q (m x k), then ``sum_j (X_j Q)^T (X_j Q)`` turns it.
 
     The factor has the absolute values of the first singular vector and, of the positive and negative parts of the
@@ -28,18 +26,7 @@ class Spanned:
     half rounds of :class:`~cofactor.methods.summed.Summed`.
     """
 
-    rank: int
-
-    rounds = 2
-    traits = Traits(additive=True)  # not rowwise: stacked sums round otherwise, and few rows leave directions open
-
-    def partial(self) -> Self:
-        """Absent clients are simply not in the sums."""
-        return self
-
-    def private(self, privacy: Any, *, rounds: int, parts: int) -> NoReturn:
-        """Refuse: the sums leave without noise."""
-        raise PrivacyError(START)
+    refusal = START
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``span`` (k x m); then ``moment`` (k x k, packed)."""
@@ -51,10 +38,6 @@ class Spanned:
             raise CofactorError("a factor of singular vectors takes no start: it comes from two sums alone.")
         directions = np.random.default_rng(1).standard_normal((self.rank, n_features))
         return Shared(np.zeros_like(directions), {"directions": directions})
-
-    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
-        """Nothing to remember."""
-        return Local(np.zeros((data.shape[0], self.rank), data.dtype))
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Send what the rows make of the directions, or how they lie along them."""
@@ -73,14 +56,6 @@ class Spanned:
         energy, turn = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], self.rank))
         vectors = turn.T[::-1] @ shared.extra["directions"].astype(np.float64)
         return shared._replace(factor=_parts(vectors, energy[::-1], self.rank).astype(sums.dtype("moment")))
-
-    def factor(self, shared: Shared) -> Array:
-        """Return the parts; before the last round there are none."""
-        return normalize(shared.factor)
-
-    def refit(self, data: Data, factor: Array) -> Array:
-        """Codes for the final factor."""
-        return refit(data, factor)
 
 
 def _parts(vectors: Array, energy: Array, rank: int) -> Array:

@@ -7,16 +7,12 @@ Gaussian and cut at zero, has nearly the factor of the data, however the rows ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from cofactor.local import arrays, symmetric
-from cofactor.local.refit import refit
-from cofactor.local.stats import normalize
-from cofactor.method import Traits, total
-from cofactor.methods.refusals import NONE
-from cofactor.privacy.errors import PrivacyError
+from cofactor.method import total
+from cofactor.methods.two_sums import TwoSums
 from cofactor.types import Array, CofactorError, Data, Factorizer, Local, Message, Shared
 
 WIDEST = 2048
@@ -26,27 +22,16 @@ ROWS, ROUNDS = 4000, 300
 
 
 @dataclass(frozen=True)
-class Twin:
+class Twin(TwoSums):
     """Two rounds of sums: the rows, then their second moment around the mean (packed), of the most frequent features.
 
     It needs sums only, and is a start for :class:`~cofactor.methods.summed.Summed`: where no client's own components
-    may be seen, it finds patterns that only one client has.
+    may be seen, it finds patterns that only one client has. :class:`~cofactor.methods.moments.Moments` is this with
+    noise.
     """
 
-    rank: int
     factorize: Factorizer
     widest: int = WIDEST
-
-    rounds = 2
-    traits = Traits(additive=True)  # not rowwise: stacked sums round otherwise, and few rows leave directions open
-
-    def partial(self) -> Self:
-        """Absent clients are simply not in the sums."""
-        return self
-
-    def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
-        """Refuse: :class:`~cofactor.methods.moments.Moments` is this with noise."""
-        raise PrivacyError(NONE)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``sum`` (m); then ``moment`` (packed)."""
@@ -58,10 +43,6 @@ class Twin:
         if factor is not None:
             raise CofactorError("a factor of moments takes no start: it comes from two sums alone.")
         return opened(self.rank, n_features, self.widest, rng)
-
-    def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
-        """Nothing to remember."""
-        return Local(np.zeros((data.shape[0], self.rank), data.dtype))
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Sum over the rows."""
@@ -81,14 +62,6 @@ class Twin:
         values, vectors = np.linalg.eigh(symmetric.unpacked(sums.arrays["moment"], len(shared.extra["features"])))
         H = factor_of(shared, np.maximum(values, 0.0), vectors, rows=sums.weight, factorize=self.factorize)
         return shared._replace(factor=H.astype(sums.dtype("moment")))
-
-    def factor(self, shared: Shared) -> Array:
-        """Return the factor of the twin."""
-        return normalize(shared.factor)
-
-    def refit(self, data: Data, factor: Array) -> Array:
-        """Codes for the final factor."""
-        return refit(data, factor)
 
 
 def opened(rank: int, n_features: int, widest: int, rng: np.random.Generator) -> Shared:

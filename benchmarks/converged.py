@@ -1,0 +1,107 @@
+"""Every method with a stop rule against itself: default settings, and twice the rounds without the rule.
+
+    python benchmarks/converged.py run                             # goes on where it ended
+    python benchmarks/converged.py run tcga_breast_mirna --methods exact fedmavg --seeds 3
+    python benchmarks/converged.py table                           # Markdown: the worst ratio of every method
+
+All clients in every round, or some: a share of .25 is 2 of 8 clients, .1 is one. Rows are sorted, as in
+``benchmarks/defaults.py``, whose data these are: clients that differ are the hard case. A result is one line of JSON:
+the error at the default tolerance over that of a run with ``tol`` 0 that is twice as long, both after their rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from threadpoolctl import threadpool_limits
+
+from cofactor import FederatedNMF
+from cofactor.data import datasets
+from cofactor.methods import catalog
+from cofactor.plan import ROUNDS, Plan
+from defaults import CONVERGED, ESTIMATORS, SHARES, Cell, against, fitted, read, split
+
+SETS = {
+    "real": ("tcga_breast_mirna", "gene_all_aml", "tcga_breast_mrna", "scrna_pbmc68k_reduced", "cbcl_faces", "mnist"),
+    "gaps": ("tcga_breast_mrna",),
+    "ratings": ("movielens_latest_small",),
+    "clusters": ("tcga_breast_mrna", "scrna_pbmc68k_reduced", "mnist"),
+}
+
+
+class Line(NamedTuple):
+    """One comparison."""
+
+    kind: str
+    data: str
+    method: str
+    share: float
+    seed: int
+
+
+def lines(seeds: int) -> Iterator[Line]:
+    """All of them, a data set after the other, for methods without a plan of their own."""
+    for kind, names in SETS.items():
+        methods = [m for m in catalog.names(kind) if catalog.make(m, 2).rounds is None]
+        for name in names:
+            for method in methods:
+                yield from (Line(kind, name, method, share, seed) for share in SHARES for seed in range(seeds))
+
+
+def compared(line: Line) -> dict[str, Any]:
+    """Return the errors of both runs, their rounds, and why the first one ended."""
+    estimator: Any = ESTIMATORS.get(line.kind, FederatedNMF)()
+    Xs = split(Cell(line.kind, line.data, "sorted", line.method))
+    common: dict[str, Any] = {"participation": line.share, "seed": line.seed}
+    try:
+        default, (out, settled) = fitted(line.method, Xs, Plan(estimator.rounds, stop=estimator.tol, **common), {})
+        rounds = len(out.history) // (len(Xs) if settled.stream else 1)
+        long = max(2 * rounds, math.ceil(ROUNDS / line.share))
+        converged, _ = fitted(line.method, Xs, Plan(long, **common), {})
+    except Exception as refused:
+        return {**line._asdict(), "refused": f"{type(refused).__name__}: {refused}"}
+    ratio = round(default / converged, 4) if converged > 0 else None
+    told = {"error": round(default, 6), "converged": round(converged, 6), "ratio": ratio}
+    return {**line._asdict(), **told, "rounds": rounds, "long": long, "ended": out.ended}
+
+
+def carry_out(names: list[str], methods: list[str], seeds: int, results: Path) -> None:
+    """Compare what is not in the results yet."""
+    done = {Line(*(line[name] for name in Line._fields)) for line in read(results)}
+    for line in lines(seeds):
+        if line in done or (names and line.data not in names) or (methods and line.method not in methods):
+            continue
+        with warnings.catch_warnings(), threadpool_limits(1):
+            warnings.simplefilter("ignore")
+            found = compared(line)
+        with results.open("a") as file:
+            file.write(json.dumps(found) + "\n")
+        print(*line, found.get("ratio", found.get("refused")), found.get("rounds"), found.get("ended"), flush=True)
+
+
+def main() -> None:
+    """Run, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "table"])
+    parser.add_argument("data", nargs="*", help="only these data sets")
+    parser.add_argument("--methods", nargs="*", default=[], help="only these methods")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=CONVERGED)
+    options = parser.parse_args()
+    if options.what == "table":
+        print(against(read(options.results)))
+    elif not os.environ.get(datasets.VARIABLE):
+        parser.error(f"expected the folder of the data in {datasets.VARIABLE}, found none.")
+    else:
+        carry_out(options.data, options.methods, options.seeds, options.results)
+
+
+if __name__ == "__main__":
+    main()

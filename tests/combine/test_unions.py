@@ -1,0 +1,85 @@
+"""The last descent of a union: on rows that are drawn, with the grams of the clients' codes."""
+
+import numpy as np
+import pytest
+
+from cofactor.combine import summaries
+from cofactor.combine.unions import Descent, Stacked
+from cofactor.local.refit import refit
+from cofactor.local.stats import squares
+from cofactor.methods.alone import Alone
+from cofactor.methods.summed import Summed
+
+
+def mixed(n, m, k, seed):
+    """Rows that mix all components: few of them lie in the cone of so many others."""
+    rng = np.random.default_rng(seed)
+    return rng.exponential(size=(n, k)) @ rng.exponential(size=(k, m)) ** 2 + 0.3 * rng.exponential(size=(n, m))
+
+
+@pytest.fixture(scope="module")
+def Xs():
+    return np.array_split(mixed(240, 30, 8, 0), 6)
+
+
+@pytest.fixture(scope="module")
+def union(Xs):
+    own = [Alone(Summed(6))(X, 6, np.random.default_rng(j)) for j, X in enumerate(Xs)]
+    return [summaries.summarize(W, H, square=float((X**2).sum())) for X, (W, H) in zip(Xs, own)]
+
+
+def missed(Xs, H):
+    X = np.vstack(Xs)
+    return squares(X, refit(X, H), H)[0]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_drawn_codes_are_non_negative_and_have_the_grams(union, count):
+    held = summaries.stacked(union)
+    rows, V = held.drawn(count, np.random.default_rng(0))
+    assert V.shape == (6, 6 * count, 6)
+    assert V.min() >= 0
+    off = np.linalg.norm(V.transpose(0, 2, 1) @ V - held.grams, axis=(1, 2)) / np.linalg.norm(held.grams, axis=(1, 2))
+    assert off.max() < (0.1 if count == 1 else 0.02)
+    np.testing.assert_allclose(rows.factors, V @ held.factors)
+    assert rows.rest == held.rest
+
+
+def test_drawn_rows_of_empty_and_padded_summaries_are_zero(union):
+    few = summaries.summarize(np.ones((3, 2)), union[0].factor[:2], square=10.0)
+    nothing = summaries.Summary(union[0].factor, np.zeros((6, 6)), 1.0, 0.0)
+    rows, V = summaries.stacked([union[0], few, nothing]).drawn(4, np.random.default_rng(0))
+    assert np.isfinite(V).all()
+    assert not V[1, :, 2:].any()
+    assert not rows.factors[2].any()
+
+
+def test_free_codes_start_where_the_others_ended_and_only_go_down(union):
+    held = summaries.stacked(union)
+    cone = Descent(held, np.random.default_rng(0).uniform(size=(5, 30))).advance(40)
+    free = cone.freed(4, np.random.default_rng(0))
+    before = free.codes(0)
+    assert before == pytest.approx(cone.codes(0), rel=0.05)
+    assert free.advance(40).loss < 0.97 * before
+
+
+def test_the_factor_ends_closer_to_the_pooled_one(Xs, union):
+    floor = min(missed(Xs, Alone(Summed(5), 400, 1e-7)(np.vstack(Xs), 5, np.random.default_rng(s))[1]) for s in (0, 1))
+    cone, free = (missed(Xs, summaries.search(union, 5, drawn=drawn).factor) / floor for drawn in (0, 4))
+    assert free < 1 + 0.7 * (cone - 1)
+    assert free < 1.02**2
+
+
+def test_the_gram_of_all_codes_explains_the_drawn_rows(union):
+    found = summaries.search(union, 5, drawn=4)
+    assert found.gram.shape == (5, 5)
+    np.testing.assert_allclose(found.gram, np.einsum("crk,crl->kl", found.codes, found.codes))
+    energy = np.vdot(found.gram, found.factor @ found.factor.T)
+    assert energy == pytest.approx(sum(s.square for s in union), rel=0.1)
+
+
+def test_a_union_of_one_row_per_client_is_its_own_factor():
+    one = Stacked(np.eye(3)[:, None], np.ones((3, 1, 1)))
+    rows, V = one.drawn(4, np.random.default_rng(0))
+    np.testing.assert_allclose(np.einsum("cpr,cps->crs", V, V), np.ones((3, 1, 1)))
+    assert rows.square == pytest.approx(one.square)
