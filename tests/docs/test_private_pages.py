@@ -31,3 +31,14 @@ def test_no_attack_found_more_than_was_claimed() -> None:
         assert moved <= 1
         assert lower <= claimed, row
         assert possible <= claimed + 0.005, row
+
+
+def test_no_row_in_any_view_gives_more_than_was_claimed() -> None:
+    found = [row for row in lines("attacks.md", 6) if row[0].startswith(("`", "votes"))]
+    assert len(found) >= 20
+    for _, _, held, lower, possible, claimed in found:
+        for part in held.split(";"):
+            within, of = part.split(" of ")
+            assert int(within) == int(of)
+        assert float(lower or 0) <= float(claimed)
+        assert float(possible) <= float(claimed)
