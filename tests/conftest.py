@@ -11,6 +11,13 @@ from threadpoolctl import threadpool_limits
 
 from cofactor.data import synthetic
 
+WAITING = ("test_faults.py", "test_real.py", "test_traffic.py", "test_page.py")
+"""Files whose real processes mostly wait for each other: begun first, so that no worker is left alone with them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in WAITING)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_blas_thread() -> Iterator[None]:
