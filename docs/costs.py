@@ -20,6 +20,7 @@ from typing import Any
 from cofactor.local.sketch import size_of
 from cofactor.method import Method
 from cofactor.methods import catalog
+from cofactor.methods.summed import sweeps_at
 
 PAGE = Path(__file__).parent / "scaling.md"
 When = Callable[[int, int], bool]
@@ -200,7 +201,7 @@ def sizes(
     method, letters = made(name, n, m, k), {"n": n, "m": m, "k": k, "c": c, "b": b}
     entry = catalog.find(name)
     steps = [
-        entry.default(o)
+        entry.default(o) or sweeps_at(m)
         for o in ("sweeps", "steps", "code_steps")
         if o in entry.options
     ]

@@ -136,7 +136,7 @@ def refuse_others(X: Any) -> None:
             f"expected matrices, data frames or AnnData, found the text {str(some)!r}; read files first "
             "(anndata.read_h5ad, pandas.read_csv), or give them to the command line: cofactor fit."
         )
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy keeps one form of matrices in a dict
         raise DataError("expected one matrix or a list of clients, found a dict; give list(X.values()).")
     if isinstance(X, list | tuple) and not len(X):
         raise DataError("expected at least one client, found an empty list.")

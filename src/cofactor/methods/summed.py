@@ -171,7 +171,7 @@ class Summed:
 
     def _update(self, n_features: int) -> Update:
         """Return the update of both half-steps; it depends on nothing that clients may differ in."""
-        return self.update or HALS(SWEEPS if n_features < WIDE else FEWER_SWEEPS)
+        return self.update or HALS(sweeps_at(n_features))
 
     def _pauses(self, shared: Shared) -> bool:
         """Whether codes are not extrapolated in this round: where they cost, one that went too far is very dear."""
@@ -217,6 +217,11 @@ class Summed:
         }
         running = {name: memory[name] + a for name, a in sums.items()} if self.changes else sums
         return running, summed.dtypes["cross"]
+
+
+def sweeps_at(n_features: int) -> int:
+    """Return the sweeps of a half-step at that many features."""
+    return SWEEPS if n_features < WIDE else FEWER_SWEEPS
 
 
 def _loss(square: float, gain: float) -> float:
