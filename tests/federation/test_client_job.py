@@ -22,6 +22,7 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import fit
 from cofactor.methods import catalog
+from cofactor.methods.build import Facts
 from cofactor.plan import Plan
 from cofactor.privacy import account
 from cofactor.select.markers import SCORES
@@ -78,6 +79,52 @@ def test_a_private_round_leaves_a_client_once_whatever_the_server_says(tmp_path)
     assert policy.spent(tmp_path / "alice") == {"r1": pytest.approx(1.0, rel=1e-6)}
 
 
+def private_terms(run="r1", **settings):
+    private = {"method": "dp-nmf", "epsilon": 1.0, "delta": 1e-6, "rounds": 4, **settings}
+    return RunTerms(run, settled({"inputs": NAMES, "rank": 3, **private}), Patience(silence=5))
+
+
+def test_a_name_stands_for_one_run_so_that_more_rounds_under_it_get_nothing(tmp_path):
+    """A server that submits a run again with more rounds would release more than the budget allows."""
+    texts = ["epsilon = 1.001\ntotal_epsilon = 1.001\n"] * 4
+    federation(tmp_path, blocks(), private_terms(), texts)
+    spent, kept = policy.spent(tmp_path / "alice"), RunFolder.open(tmp_path / "alice" / "runs" / "r1")
+    charges = (kept.path / "charges.jsonl").read_bytes()
+    for other in ({"rounds": 8}, {"epsilon": 0.9}, {"rank": 4}, {"delta": 1e-5}, {"seed": 7}, {"inputs": NAMES[:3]}):
+        terms = private_terms(**other)
+        with pytest.raises(Refused, match="by other terms, and a name stands for one run only") as refused:
+            federation(tmp_path, blocks()[: len(terms.names)], terms, texts)
+        assert not any("answer" in str(unpack(frame)) for frame in refused.value.heard)
+    assert policy.spent(tmp_path / "alice") == spent
+    assert (kept.path / "charges.jsonl").read_bytes() == charges
+    assert len(kept.charged()) == 4
+
+
+def test_the_price_of_a_run_stays_whatever_its_method_is_built_from(tmp_path):
+    method = private_terms().made(Facts(4, 20, 130))[0]
+    Policy().check_cost(method, tmp_path, "r1")
+    Policy().check_cost(method, tmp_path, "r1")
+    dearer = private_terms(epsilon=2.0).made(Facts(4, 20, 130))[0]
+    with pytest.raises(Refused, match="by other terms"):
+        Policy().check_cost(dearer, tmp_path, "r1")
+    assert policy.spent(tmp_path)["r1"] == pytest.approx(1.0)
+
+
+def test_a_cost_that_rounding_puts_above_its_limit_is_within_it(tmp_path):
+    assert policy.within(1.0000000000000002, 1.0)
+    assert not policy.within(1.00001, 1.0)
+    assert policy.within(1e9, None)
+    federation(tmp_path, blocks(), private_terms(rounds=8), ["epsilon = 1.0\ntotal_epsilon = 1.0\n"] * 4)
+    assert policy.spent(tmp_path / "alice")["r1"] == pytest.approx(1.0)
+
+
+def test_clients_may_come_late_and_waits_may_change_under_one_name():
+    first, late = terms_of(names=NAMES[:3]), terms_of().joined_by(["eve"])
+    assert first.digest == late.digest == RunTerms("r1", late.config, Patience(silence=77)).digest
+    assert terms_of(secure=True).digest != terms_of(secure=True).joined_by(["eve"]).digest
+    assert terms_of("r2").digest != terms_of().digest != terms_of(rank=4).digest
+
+
 REFUSING = [
     ("methods = ['oneshot']", {}, "method"),
     ("least_rows = 31", {}, "rows"),
@@ -119,6 +166,18 @@ def test_a_person_approves_or_denies(tmp_path):
     assert said(job, seq=2)["v"]["features"] == 20
     policy.answer(home, "r1", False)
     assert said(job, seq=3)["no"] == "denied"
+
+
+def test_a_yes_is_for_the_terms_that_a_person_has_seen(tmp_path):
+    home = home_of(tmp_path, blocks()[0], "approval = true")
+    assert said(ClientJob(terms_of().plain(), Own.read(home)))["no"] == "approval"
+    policy.answer(home, "r1", True)
+    other = terms_of(method="fedavg", rank=15, rounds=500)
+    assert said(ClientJob(other.plain(), Own.read(home)))["no"] == "terms"
+    (home / "runs" / "r1" / "terms.json").unlink()  # the answer alone is bound to what was asked, too
+    assert said(ClientJob(other.plain(), Own.read(home)))["no"] == "terms"
+    (home / "runs" / "r1" / "terms.json").unlink()
+    assert "v" in said(ClientJob(terms_of().plain(), Own.read(home)))
 
 
 def test_the_server_waits_for_approval(tmp_path, monkeypatch):
@@ -270,6 +329,26 @@ def test_a_full_disk_at_a_client_ends_nothing(tmp_path, monkeypatch):
     assert not (tmp_path / "carol" / "runs" / "r1" / "clients" / "carol" / "codes.npy").exists()
     assert (tmp_path / "bob" / "runs" / "r1" / "clients" / "bob" / "codes.npy").exists()
     assert len(folder.evaluation().clients) == 4
+
+
+def test_a_full_disk_is_said_in_fixed_words_and_is_not_for_ever(tmp_path, monkeypatch):
+    """A private run needs what it writes at the client; when there is room again it goes on."""
+    home, full = home_of(tmp_path, blocks()[0]), OSError(errno.ENOSPC, "No space left on device")
+
+    def fsync(number):
+        raise full
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        assert said(ClientJob(private_terms().plain(), Own.read(home)))["no"] == "disk"
+        assert not list((home / "runs" / "r1").iterdir())  # nothing is half written
+        assert "v" in said(ClientJob(terms_of("r2").plain(), Own.read(home)))
+    job = ClientJob(private_terms().plain(), Own.read(home))
+    assert "v" in said(job)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        assert said(job, "settle", settle_order(rows=None), seq=2)["no"] == "disk"
+    assert said(job, "settle", settle_order(rows=None), seq=3)["v"] is None
 
 
 def test_a_private_run_is_signed_by_the_client_and_charged_to_its_ledger_over_runs(tmp_path):

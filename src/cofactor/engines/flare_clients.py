@@ -33,6 +33,8 @@ REFUSALS = {
     "ledger": "its ledger over runs cannot be charged; its own log says why",
     "approval": "a person there has not approved the run yet",
     "denied": "a person there has denied the run",
+    "terms": "it knows this run by other terms, and a name stands for one run only",
+    "disk": "it cannot write what a run needs, since its disk is full",
     "data": "its data cannot be used for this run; its own log says why",
     "changed": "its data are not those that the run began with",
     "states": "it does not hold the states of that round",

@@ -6,6 +6,7 @@ the end. Whatever goes wrong is written to the client's own log, and answered wi
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -72,9 +73,10 @@ class Desk:
             reply = refusal(self.run, seq, refused.code)
             if refused.code == "order":
                 return reply
-        except Exception:
+        except Exception as error:
             LOG.exception("order %d (%s) failed", seq, op)
-            reply = refusal(self.run, seq, "failed")
+            full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            reply = refusal(self.run, seq, "disk" if full else "failed")
         self.last, self.name, self.reply = seq, name, reply
         return reply
 

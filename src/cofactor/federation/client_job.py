@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,7 +20,7 @@ from cofactor.engines.secure import in_words
 from cofactor.engines.totals import Question, Totals
 from cofactor.federation import hand_over
 from cofactor.federation.features import DTYPES, Said, hashes
-from cofactor.federation.own_run import Closing, Own, OwnRun, hold, show
+from cofactor.federation.own_run import Closing, Own, OwnRun, hold, kept_once, show
 from cofactor.federation.policy import Policy
 from cofactor.federation.questions import prepared
 from cofactor.federation.terms import RunTerms
@@ -60,6 +59,7 @@ class ClientJob:
         self.desk = Desk(run, self.ops)
         self.table: Table | None = None
         self.columns: Array | None = None
+        self.digest = ""
         self.facts: Facts | None = None
 
     def hello(self, value: Any) -> dict[str, Any]:
@@ -71,13 +71,17 @@ class ClientJob:
             raise Refused("version")
         policy = Policy.read(home)
         policy.check(terms.config, home, terms.run)
+        if not self._first("terms.json", terms.digest):
+            raise Refused("terms")
         exchanged = hand_over.has_all(home, terms.names)
         if policy.keys and terms.config.secure and not exchanged:
             raise Refused("keys")
         X = self._data()
         policy.check_rows(X.shape[0])
         policy.check_approved(home, terms)
-        self._same_data()
+        self.digest = sha256(self.own.data)
+        if not self._first("data.json", self.digest):
+            raise Refused("changed")
         assert self.table is not None
         shown = None if terms.config.privacy or terms.config.secure else int(X.shape[0])
         names = hashes(self.table.feature_names, self.own.salt)
@@ -106,14 +110,11 @@ class ClientJob:
             self.table = table
         return self.table.X
 
-    def _same_data(self) -> None:
-        """Refuse to go on with other data than the run began with."""
-        file, found = self.folder / "data.json", {"sha256": sha256(self.own.data)}
-        if not file.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(found))
-        elif json.loads(file.read_text()) != found:
-            raise Refused("changed")
+    def _first(self, name: str, found: str) -> bool:
+        """Whether this is what the run began with: the first time, write it down; on a full disk, if it is private."""
+        if self.terms is None:
+            raise Refused("order")
+        return kept_once(self.folder / name, {"sha256": found}, needed=self.terms.config.privacy is not None)
 
     def question(self, value: Any) -> None:
         """Take the question of a step of the preparation: sums over its rows, with what was learned before."""
@@ -150,9 +151,8 @@ class ClientJob:
         terms, table = self._known
         config, name = terms.config, terms.names[number]
         run = OwnRun(RunFolder(self.folder), name, method, config.secure)
-        digest = json.loads((self.folder / "data.json").read_text())["sha256"]
         rows, m = table.X.shape
-        line = Input(name, "" if config.privacy else str(self.own.data), int(m), digest, int(rows))
+        line = Input(name, "" if config.privacy else str(self.own.data), int(m), self.digest, int(rows))
         exchanged = hand_over.has_all(self.own.home, terms.names)
         masks = in_words(config.plan, len(terms.names), keys=exchanged) if config.secure else None
         run.open(replace(config, inputs=[str(self.own.data)]), line, masks)

@@ -21,6 +21,7 @@ from cofactor.data.formats.table import Table
 from cofactor.engines.contract import Answer, Client, message_bytes, shared_bytes
 from cofactor.engines.flare_clients import Refused
 from cofactor.engines.history import Round, stage_of
+from cofactor.files import atomic
 from cofactor.jobs.client_folder import ClientFolder
 from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.config import Config
@@ -195,6 +196,21 @@ class OwnRun:
             LOG.exception("the record of the run could not be finished")
         finally:
             self.held.close()
+
+
+def kept_once(file: Path, found: Any, *, needed: bool) -> bool:
+    """Whether a file says this, which is written the first time; unless ``needed``, a disk that is full is forgiven."""
+    if file.exists():
+        return bool(json.loads(file.read_text()) == found)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(file) as stream:
+            stream.write(json.dumps(found).encode())
+    except OSError:
+        if needed:
+            raise
+        LOG.exception("%s could not be written", file.name)
+    return True
 
 
 def show(folder: Path, agreed: dict[str, Any]) -> None:

@@ -30,6 +30,15 @@ approval = false                   # true: a person here approves every run (`co
 """
 
 
+EXACTLY = 1e-9
+"""Costs are sums of rounded numbers: so much more than a limit, relatively, is the limit."""
+
+
+def within(cost: float, limit: float | None) -> bool:
+    """Whether a cost is no more than a limit, if there is one."""
+    return limit is None or cost <= limit * (1 + EXACTLY)
+
+
 @dataclass(frozen=True)
 class Policy:
     """What a client allows; whatever is not allowed is refused with a fixed text."""
@@ -67,10 +76,10 @@ class Policy:
         self._check_epsilon(config.privacy.epsilon, home, run)
 
     def _check_epsilon(self, epsilon: float, home: Path, run: str) -> None:
-        if epsilon > (math.inf if self.epsilon is None else self.epsilon):
+        if not within(epsilon, self.epsilon):
             raise Refused("epsilon")
         others = math.fsum(value for name, value in spent(home).items() if name != run)
-        if others + epsilon > (math.inf if self.total_epsilon is None else self.total_epsilon):
+        if not within(others + epsilon, self.total_epsilon):
             raise Refused("total")
 
     def check_rows(self, rows: int) -> None:
@@ -79,24 +88,33 @@ class Policy:
             raise Refused("rows")
 
     def check_cost(self, method: Method, home: Path, run: str) -> None:
-        """Check what a run will really cost, and write it down before anything of it leaves."""
+        """Check what a run will really cost, and write it down before anything of it leaves; its price stays."""
         allowance = method.traits.allowance
         if allowance is None:
             return
         epsilon = float(allowance.total().epsilon)
         self._check_epsilon(epsilon, home, run)
+        before = spent(home).get(run)
+        if before is not None and not math.isclose(before, epsilon, rel_tol=EXACTLY):
+            raise Refused("terms")
         told = json.dumps({**spent(home), run: epsilon}, indent=1)
         with atomic(home / SPENT) as file:
             file.write(told.encode())
 
     def check_approved(self, home: Path, terms: RunTerms) -> None:
-        """Wait for a person, if the policy says so: the run is described in a file, and answered in another."""
+        """Wait for a person, if the policy says so: the run is described in a file, and answered in another.
+
+        An answer is for the terms that the person has seen, whatever else comes under the same name.
+        """
         if not self.approval:
             return
         folder = home / "runs" / terms.run
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "asked.json").write_text(json.dumps(terms.plain(), indent=1))
-        answer = answer_of(home, terms.run)
+        with atomic(folder / "asked.json") as file:
+            file.write(json.dumps(terms.plain(), indent=1).encode())
+        answer, seen = _answer(home, terms.run)
+        if answer == "yes" and seen != terms.digest:
+            raise Refused("terms")
         if answer != "yes":
             raise Refused("denied" if answer == "no" else "approval")
 
@@ -109,8 +127,14 @@ def spent(home: Path) -> dict[str, float]:
 
 def answer_of(home: Path, run: str) -> str:
     """Return what a person said about a run: yes, no, or nothing yet."""
+    return _answer(home, run)[0]
+
+
+def _answer(home: Path, run: str) -> tuple[str, str]:
+    """Return what a person said, and to which terms."""
     file = home / "runs" / run / "approved.txt"
-    return file.read_text().strip() if file.exists() else ""
+    answer, _, seen = (file.read_text() if file.exists() else "").partition(" ")
+    return answer.strip(), seen.strip()
 
 
 def answer(home: Path, run: str, yes: bool) -> dict[str, Any]:
@@ -121,5 +145,7 @@ def answer(home: Path, run: str, yes: bool) -> dict[str, Any]:
         raise CofactorError(
             f"run {run}: expected a run that waits for approval; found: {', '.join(waiting) or 'none'}."
         )
-    (asked.parent / "approved.txt").write_text("yes" if yes else "no")
-    return json.loads(asked.read_text())
+    told = json.loads(asked.read_text())
+    with atomic(asked.parent / "approved.txt") as file:
+        file.write(f"{'yes' if yes else 'no'} {RunTerms.read(told).digest}".encode())
+    return told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -45,6 +47,19 @@ class RunTerms:
         config = {name: value for name, value in asdict(self.config).items() if value is not None}
         told = {"run": self.run, "version": self.version, "config": config, "patience": waits}
         return {**told, "after": self.after} if self.after else told
+
+    @property
+    def digest(self) -> str:
+        """What tells a run from every other one of its name: all that a person approves and a budget is for.
+
+        How long clients are awaited may change, and so may the clients, but not where noise or masks are made for them.
+        """
+        told = self.plain()
+        kept = told["config"]
+        if self.config.privacy is None and not self.config.secure:
+            kept = {name: value for name, value in kept.items() if name != "inputs"}
+        text = json.dumps([self.run, self.after, kept], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def read(cls, told: Any) -> RunTerms:
