@@ -161,6 +161,10 @@ class Session(Protocol):
         """Hear whose messages a :meth:`step` of round t has brought into a sum: the steps of others do not count."""
         ...
 
+    def blame(self, client: int) -> bool:
+        """Hear that what a client said in a secure sum is wrong; return whether the sum may go on without it."""
+        ...
+
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Write the state after the last round of the history, that of clients next to them."""
         ...

@@ -163,6 +163,10 @@ class DaskSession:
     def used(self, clients: Sequence[int], t: int) -> None:
         """Those of all: whoever is lost is rebuilt, and the round repeated."""
 
+    def blame(self, client: int) -> bool:
+        """All are one program here: what is wrong is an error of it."""
+        return False
+
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Let every host write its states next to the checkpoint; the server's part is written here, last."""
         checkpoint = _anywhere(checkpoint)

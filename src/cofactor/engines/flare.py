@@ -18,7 +18,7 @@ from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work, check_message
 from cofactor.engines.flare_clients import Clients, LeftOut, Short
 from cofactor.engines.flare_format import FormatError
-from cofactor.engines.flare_member import AFTER_STEP, WORK, answered
+from cofactor.engines.flare_member import AFTER_STEP, WORK
 from cofactor.engines.history import Round, adds_up
 from cofactor.engines.team import Team
 from cofactor.method import Method
@@ -80,7 +80,7 @@ class FlareSession:
         schema, answers = self.method.schema(self.n_features, t), []
         for j, value in found.items():
             try:
-                message = answered(value)
+                message = value["answer"]
                 check_message(message, schema, client=j, t=t)
             except ClientError:
                 self.clients.drop(j, "reply")
@@ -114,7 +114,7 @@ class FlareSession:
         order = {"t": t, "shared": shared, "work": work}
         found = self.clients.ask("step", {int(j): order | {"counted": int(self.counted[j])} for j in participants})
         for j, value in found.items():
-            if isinstance(value, dict) and value.get("kept") is False and j not in self.unkept:
+            if value["kept"] is False and j not in self.unkept:
                 self.unkept.add(j)
                 self.clients.tell(self.clients.names[j], "cannot write its state; the run goes on without")
         return found
@@ -152,6 +152,11 @@ class FlareSession:
         self._enough(len(found), len(participants), t)
         self.asked = len(participants)
         return [value["answer"] for value in found.values()]
+
+    def blame(self, client: int) -> bool:
+        """Name the client; the sum goes on without it."""
+        self.clients.drop(client, "reply")
+        return True
 
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Write the server's part; clients have written theirs before they answered."""
@@ -204,4 +209,6 @@ class FlareSession:
                 findings.append(self.read(j, value))
             except FormatError:
                 self.clients.drop(j, "reply")
+        if not findings:
+            raise Short("expected clients that say how they end, found none; the run can be resumed.")
         return Finished([], findings)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from cofactor.engines import flare_replies
 from cofactor.engines.flare_format import FormatError, pack, unpack
 from cofactor.types import ClientError
 
@@ -102,6 +103,8 @@ class _Pending:
     """An order that is under way."""
 
     seq: int
+    op: str
+    value: Any
     frame: bytes
     begun: float
     ticket: int | None = None
@@ -165,7 +168,7 @@ class Clients:
             return
         self._seq[j] = self._seq.get(j, 0) + 1
         frame = self._frame(self._seq[j], op, value)
-        self._pending[j] = _Pending(self._seq[j], frame, time.monotonic())
+        self._pending[j] = _Pending(self._seq[j], op, value, frame, time.monotonic())
         self._submit(j, self._pending[j])
 
     def _frame(self, seq: int, op: str, value: Any) -> bytes:
@@ -235,7 +238,9 @@ class Clients:
         self._done[j] = seq
         self.received += len(data)
         try:
-            found[j] = self._read(j, seq, data)
+            reply = self._read(j, seq, data)
+            flare_replies.check(order.op, j, order.value, reply)
+            found[j] = reply
         except FormatError:
             self.drop(j, "reply")
 

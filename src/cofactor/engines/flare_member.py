@@ -262,11 +262,3 @@ class Member:
         with self._blas():
             done = self.host.finish(factor, work)
         return done.findings[0] if done.findings else None
-
-
-def answered(found: Any) -> Message:
-    """Server: return the message in what a step answered."""
-    match found:
-        case {"answer": Message() as message, "kept": bool(), **rest} if not rest:
-            return message
-    raise FormatError("expected a message.")

@@ -10,11 +10,10 @@ import numpy as np
 
 from cofactor.engines.contract import Answer, Callback, Streamed, Watch, check_message
 from cofactor.engines.flare_clients import Clients
-from cofactor.engines.flare_member import answered
 from cofactor.engines.stream import Live
 from cofactor.method import Method
 from cofactor.plan import Stream
-from cofactor.types import CofactorError, Shared
+from cofactor.types import ClientError, CofactorError, Shared
 
 GLANCE = 0.02
 """Seconds to wait for an answer before looking at deadlines."""
@@ -63,9 +62,12 @@ class _Server(Live):
         if not self.found:
             return None
         client = next(iter(self.found))
+        message = self.found.pop(client)["answer"]
         try:
-            message = answered(self.found.pop(client))
             check_message(message, self.method.schema(self.n_features, 0), client=client, t=self.steps[client])
-        except Exception as error:
-            return client, error
+        except ClientError:
+            self.clients.drop(client, "reply")
+            if client in self.working:
+                self.give_up(client, np.inf)
+            return None
         return client, Answer(np.array([client]), message)

@@ -71,6 +71,10 @@ class RecalledSession:
         """As the engine does."""
         self.session.used(clients, t)
 
+    def blame(self, client: int) -> bool:
+        """As the engine does."""
+        return self.session.blame(client)
+
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Save nothing: the one round is over, and its messages are kept."""
 

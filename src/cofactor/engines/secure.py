@@ -111,7 +111,7 @@ class SecureSession:
         heads = _merged(self.session.step(shared, t, participants, bring, schema))
         name = self.session.everywhere(token)[0]  # never used again
         clients = tuple(int(j) for j in participants)
-        sums, found = add_messages(name, clients, schema, registry=self.registry, ask=self._ask)
+        sums, found = add_messages(name, clients, schema, registry=self.registry, ask=self._ask, blame=self.blame)
         self.session.used(found.survivors, t)
         costs, dtypes = next(iter(heads.values()))
         sums = sums._replace(cost=costs, dtypes=dtypes)
@@ -139,6 +139,10 @@ class SecureSession:
     def used(self, clients: Sequence[int], t: int) -> None:
         """As the engine does."""
         self.session.used(clients, t)
+
+    def blame(self, client: int) -> bool:
+        """As the engine does."""
+        return self.session.blame(client)
 
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """As the engine does."""

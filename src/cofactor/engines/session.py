@@ -172,6 +172,10 @@ class TeamSession:
     def used(self, clients: Sequence[int], t: int) -> None:
         """Those of all: nobody is lost here without an error."""
 
+    def blame(self, client: int) -> bool:
+        """All are one program here: what is wrong is an error of it."""
+        return False
+
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Write the state of this process."""
         checkpoint.save(State(shared, self.host.states(), history), self.team)

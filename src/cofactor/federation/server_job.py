@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from cofactor import kinds
 from cofactor.assurance.spending import record
 from cofactor.data.preparation import Preparation
+from cofactor.engines.contract import check_message
 from cofactor.engines.flare import Flare
 from cofactor.engines.flare_clients import Clients, LeftOut, Refused, Short, Unfit, Wire
 from cofactor.engines.flare_format import FormatError
@@ -29,9 +31,11 @@ from cofactor.jobs.place import Place
 from cofactor.jobs.preparing import Prepared
 from cofactor.jobs.reading import Inputs
 from cofactor.local.columns import groups
+from cofactor.method import Method
 from cofactor.methods.build import Facts
+from cofactor.privacy.errors import ThresholdError
 from cofactor.records import Input
-from cofactor.types import Array, CofactorError, Message
+from cofactor.types import Array, ClientError, CofactorError, Message
 
 EVENTS = "events.jsonl"
 WAIT = 1.0
@@ -80,7 +84,7 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
     method, plan = terms.made(facts)
     _settle(clients, place, facts, dtype, questions.learned(made.steps))
     names = _names(clients, found)
-    engine = Flare(clients, features, _Reading(terms.names, features))
+    engine = Flare(clients, features, _Reading(terms.names, features, method))
     remotes: list[Any] = [Remote(said[j].rows, features) for j in sorted(said)]
     inputs = Inputs(terms.names, remotes, made.names(names), [""] * len(terms.names), known)
     rounds = None if plan.stream else plan.limit(method)
@@ -182,8 +186,9 @@ def _names(clients: Clients, found: Common) -> list[str] | None:
         if said is None:
             return None
         index = found.columns[j] if found.union else np.arange(found.features)
-        if not isinstance(said, list) or len(said) != len(index) or not all(isinstance(n, str) for n in said):
-            raise Refused("reply", clients.names[j])
+        if len(said) != len(index):
+            clients.drop(j, "reply")
+            continue
         for i, name in zip(index.tolist(), said, strict=True):
             names[i] = names[i] or name
     return [name or f"feature{i}" for i, name in enumerate(names)]
@@ -207,22 +212,48 @@ def _folder(out: Path, job: Job, said: dict[int, Said]) -> RunFolder:
 class _Reading:
     """Check what clients say at the end, and make it what a client of this machine would have said."""
 
-    def __init__(self, names: list[str], features: int) -> None:
-        self.names, self.features = names, features
+    def __init__(self, names: list[str], features: int, method: Method) -> None:
+        self.names, self.features, self.method = names, features, method
+        self.kind, self.private = kinds.KINDS[method.traits.kind], method.traits.allowance is not None
 
     def __call__(self, client: int, found: Any) -> Finding | None:
-        if found is None:
+        """Return the finding; in a private run there is none, and in others there is one."""
+        if found is None and self.private:
             return None
         match found:
             case {"rows": int(rows), "tally": tally, "own": own, "summary": Message() | None as summary, **rest}:
-                if not rest and rows >= 0 and _few(tally) and (own is None or _few(own)):
+                whole = self._adds_up(tally) and (own is None or self._adds_up(own))
+                if not rest and not self.private and rows >= 0 and whole and self._describes(summary):
                     return Finding(self.names[client], rows, tally, own, summary)
         raise FormatError("expected what a client finds.")
+
+    def _adds_up(self, tally: Any) -> bool:
+        """Whether these are the sums of which errors of this kind of data are made."""
+        if not _few(tally):
+            return False
+        try:
+            self.kind.score(tally)
+        except (TypeError, ValueError, ArithmeticError):  # other sums, or fewer
+            return False
+        return True
+
+    def _describes(self, summary: Message | None) -> bool:
+        """Whether passports can be made of this: r parts of its own, and how the k shared ones are used."""
+        if summary is None:
+            return True
+        k, r = self.method.rank, len(np.atleast_1d(summary.arrays.get("factor", 0)))
+        try:
+            schema: dict[str, tuple[int, ...]] = {"factor": (r, self.features), "gram": (r, r), "code_gram": (k, k)}
+            check_message(summary, schema, client=0, t=0)
+        except ClientError:
+            return False
+        return all(a.dtype.kind == "f" for a in summary.arrays.values())
 
 
 def _few(numbers: Array) -> bool:
     return (
         isinstance(numbers, np.ndarray)
+        and numbers.dtype.kind in "fiu"
         and numbers.ndim == 1
         and len(numbers) <= 16
         and bool(np.isfinite(numbers).all())
@@ -242,5 +273,5 @@ def outcome(error: Exception | None) -> dict[str, Any]:
         return {"state": state, "text": str(error), "clients": error.clients}
     if isinstance(error, Refused):
         return {"state": "refused", "text": str(error)}
-    state = "short" if isinstance(error, Short) else "failed"
+    state = "short" if isinstance(error, Short | ThresholdError) else "failed"
     return {"state": state, "text": str(error) if isinstance(error, CofactorError) else type(error).__name__}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cofactor.privacy.errors import ParameterError
+from cofactor.privacy.errors import HostileInputError, ParameterError
 from cofactor.privacy.secure_sum.client import Client
 from cofactor.privacy.secure_sum.keys import Keys
 from cofactor.privacy.secure_sum.messages import Terms, decode, encode
@@ -73,15 +73,27 @@ AskUnder = Callable[[Terms, dict[int, Any]], Mapping[int, bytes]]
 """The same, told under which terms."""
 
 
-def add_up(terms: Terms, registry: Mapping[int, bytes], ask: Ask) -> Sum:
-    """Server: carry the five phases."""
+Blame = Callable[[int], bool]
+"""Hears who has said something wrong; whether the sum goes on as if that client had gone."""
+
+
+def _nobody(client: int) -> bool:
+    return False
+
+
+def add_up(terms: Terms, registry: Mapping[int, bytes], ask: Ask, blame: Blame = _nobody) -> Sum:
+    """Server: carry the five phases; what a client says wrongly is an error, unless ``blame`` says otherwise."""
     server, sent = Server(terms, registry=registry), 0
     inbox: dict[int, Any] = dict.fromkeys(terms.clients)
     for phase in PHASES:
         heard = ask(phase, inbox)
         sent += sum(map(len, heard.values()))
         for client in sorted(heard):
-            server.receive(decode(heard[client]))
+            try:
+                server.receive(decode(heard[client]))
+            except HostileInputError:  # the server is as it was
+                if not blame(client):
+                    raise
         inbox = dict(server.close())
     return Sum(server.result(), server.survivors, sent, server.spares)
 
@@ -95,12 +107,18 @@ def terms_of(name: bytes, clients: tuple[int, ...], size: int) -> Terms:
 
 
 def add_messages(
-    name: bytes, clients: tuple[int, ...], schema: Schema, *, registry: Mapping[int, bytes], ask: AskUnder
+    name: bytes,
+    clients: tuple[int, ...],
+    schema: Schema,
+    *,
+    registry: Mapping[int, bytes],
+    ask: AskUnder,
+    blame: Blame = _nobody,
 ) -> tuple[Message, Sum]:
     """Server: add up the messages of these clients under a name that is never used again.
 
     ``ask(terms, inbox)`` carries a phase. Returns the sum as a message, and all else that is known of it.
     """
     terms = terms_of(name, clients, size(schema))
-    found = add_up(terms, registry, lambda phase, inbox: ask(terms, inbox))
+    found = add_up(terms, registry, lambda phase, inbox: ask(terms, inbox), blame)
     return unpack(found.total, schema), found
