@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import shutil
 import threading
 import time
@@ -93,6 +94,38 @@ def test_a_client_says_yes_by_a_click_and_only_from_its_own_page(client_home):
         line = http.client.HTTPConnection(*server.server_address)
         line.request("GET", "/elsewhere")
         assert line.getresponse().status == 404
+    finally:
+        server.shutdown()
+
+
+def test_a_foreign_name_that_leads_here_is_told_nothing(client_home):
+    """A page of elsewhere may let its own name point to this machine: the browser then says that name."""
+    server = serve(client_home)
+    port = server.server_address[1]
+    try:
+        for host, status in [
+            (f"127.0.0.1:{port}", 200),
+            (f"localhost:{port}", 200),
+            (f"[::1]:{port}", 200),
+            (f"evil.example:{port}", 403),
+            ("127.0.0.1", 403),
+            (f"127.0.0.1:{port + 1}", 403),
+            (f"127.0.0.1.evil.example:{port}", 403),
+            ("", 403),
+        ]:
+            for path in ("/", "/data"):
+                line = http.client.HTTPConnection(*server.server_address)
+                line.request("GET", path, headers={"Host": host})
+                found = line.getresponse()
+                assert (found.status, bool(found.read())) == (status, status == 200), host
+        line = http.client.HTTPConnection(*server.server_address)
+        line.request("GET", "/")
+        nonce = re.search(rb'"([A-Za-z0-9_-]{22})"', line.getresponse().read()).group(1).decode()
+        for host, status in [(f"evil.example:{port}", 403), (f"127.0.0.1:{port}", 200)]:
+            line = http.client.HTTPConnection(*server.server_address)
+            line.request("POST", "/answer", '{"run": "r1", "yes": true}', {"X-Cofactor": nonce, "Host": host})
+            assert line.getresponse().status == status
+            assert policy.answer_of(client_home, "r1") == ("yes" if status == 200 else "")
     finally:
         server.shutdown()
 

@@ -20,6 +20,8 @@ from cofactor.types import CofactorError
 
 MOST = 200
 """Lines of a table, the last ones."""
+HERE = ("localhost", "127.0.0.1", "[::1]")
+"""What this machine calls itself."""
 
 
 def contents(folder: Path) -> dict[str, Any]:
@@ -158,7 +160,9 @@ def open_page(folder: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
         """Answers this machine: the page, its data, and (at a client) the click of a person."""
 
         def do_GET(self) -> None:
-            if self.path == "/":
+            if not self._is_here():
+                self._send(403, b"", "text/plain")
+            elif self.path == "/":
                 self._send(200, page(nonce), "text/html; charset=utf-8")
             elif self.path == "/data":
                 self._send(200, json.dumps(contents(folder)).encode(), "application/json")
@@ -167,7 +171,7 @@ def open_page(folder: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
 
         def do_POST(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)
-            good = secrets.compare_digest(self.headers.get("X-Cofactor") or "", nonce)
+            good = self._is_here() and secrets.compare_digest(self.headers.get("X-Cofactor") or "", nonce)
             if self.path != "/answer" or not good or size > 1 << 12 or (folder / NOTE).exists():
                 self._send(403, b"", "text/plain")
                 return
@@ -177,6 +181,11 @@ def open_page(folder: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
                 self._send(200, b"", "text/plain")
             except (ValueError, KeyError, TypeError):
                 self._send(400, b"", "text/plain")
+
+        def _is_here(self) -> bool:
+            """Whether the page was asked for by this machine's own name: a foreign name may have been led here."""
+            port = self.server.server_address[1]
+            return self.headers.get("Host") in [f"{name}:{port}" for name in HERE]
 
         def _send(self, status: int, body: bytes, kind: str) -> None:
             self.send_response(status)
