@@ -52,6 +52,9 @@ def test_certificates_that_have_ended(real, monkeypatch):
     said = refused(real, "serve", "--home", "old")
     assert "expected a certificate that is valid, found one that ended on" in said
     assert "Make a new federation" in said
+    said = refused(real, "fit", "--engine", "flare", "-k", "3", "--home", "old", "--quiet")
+    assert "lead/startup/client.crt: expected a certificate that is valid, found one that ended on" in said
+    assert not (real.home / "run").exists()
     monkeypatch.undo()
 
     made = Federation.init(real.home / "young", ["alice"], host="localhost", port=free_ports(2))

@@ -84,6 +84,10 @@ def fit(
     home: Annotated[Path, typer.Option(help="With --engine flare: the federation.", rich_help_panel=WHERE)] = Path(
         "federation"
     ),
+    min_clients: Annotated[
+        int | None,
+        typer.Option(help="With --engine flare: go on with so many clients. Default: all.", rich_help_panel=WHERE),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     **given: Any,
@@ -109,7 +113,7 @@ def fit(
     said = {name: value for name, value in given.items() if value is not None}
     if option:
         said["options"] = dict(map(pair, option))
-    verbs.fit(said, out, config_file=config, as_json=json, quiet=quiet, home=home)
+    verbs.fit(said, out, config_file=config, as_json=json, quiet=quiet, home=home, least=min_clients)
 
 
 app.command()(with_options(fit, Settings))

@@ -119,18 +119,25 @@ def examine(path: Path, passphrase: str | None, *, as_json: bool) -> int:
     return 0 if all(finding.good for finding in found) else 1
 
 
-def fit(given: dict[str, Any], out: Path, config: Path | None, home: Path, *, quiet: bool) -> None:
-    """Run over the clients of a federation, and bring the factor back."""
+def fit(given: dict[str, Any], out: Path, config: Path | None, home: Path, *, least: int | None, quiet: bool) -> None:
+    """Run over the clients of a federation, and bring the factor back; ``least`` of them must answer in a round."""
+    from dataclasses import replace
+
     from cofactor.engines.flare_clients import Patience
     from cofactor.federation import submitting
     from cofactor.federation.invite import Federation
     from cofactor.federation.terms import read_config, settled
+    from cofactor.types import CofactorError
 
     made = Federation.read(home)
     if config is not None:
         found, patience = read_config(config, made.clients)
     else:
         found, patience = settled({"inputs": made.clients, **given, "engine": "flare"}), Patience()
+    if least is not None:
+        if not 1 <= least <= len(found.inputs):
+            raise CofactorError(f"--min-clients: expected 1 to {len(found.inputs)} (the clients), found {least}.")
+        patience = replace(patience, least=least)
     if not quiet:
         _say(f"asks {', '.join(found.inputs)} by the server at {made.host}, port {made.port}")
     submitting.fit(made, found, patience, out, _teller(quiet=quiet))

@@ -38,12 +38,26 @@ LEFT = ("markers", "top features", "items", "part", "user")
 """Columns of words."""
 
 
-def fit(given: dict[str, Any], out: Path, *, config_file: Path | None, as_json: bool, quiet: bool, home: Path) -> None:
+def fit(
+    given: dict[str, Any],
+    out: Path,
+    *,
+    config_file: Path | None,
+    as_json: bool,
+    quiet: bool,
+    home: Path,
+    least: int | None = None,
+) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
     if given.get("engine") == "flare":
-        federation.fit(_without_engine(given, config_file), out, config_file, home, quiet=quiet or as_json)
+        more: Any = {"least": least, "quiet": quiet or as_json}
+        federation.fit(_without_engine(given, config_file), out, config_file, home, **more)
         conclude(RunFolder.open(out), as_json=as_json, quiet=quiet)
         return
+    if least is not None:
+        raise CofactorError(
+            "--min-clients: expected with --engine flare, found another engine, whose clients all answer."
+        )
     config = _config(given, config_file)
     with interrupted(out), Progress(quiet=quiet or as_json or not speaks()) as progress:
         folder = jobs.fit(config, out, callbacks=[progress], announce=_announcer(progress))

@@ -30,7 +30,7 @@ def serve(home: Path, *, say: Callable[[str], Any] = print) -> None:
     """Run the server of a federation until it is stopped, and let invited clients in."""
     needs_flare()
     federation = Federation.read(home)
-    _check_expiry(home / "server" / "startup" / "server.crt", "Make a new federation in another folder: --home.")
+    check_expiry(home / "server" / "startup" / "server.crt", "Make a new federation in another folder: --home.")
     _check_port(federation.port)
     door = federation.listen(say)
     say(f"server {federation.host}, port {federation.port}; clients join on port {federation.enrol_port}")
@@ -63,7 +63,7 @@ def take_part(
 def _take_part(found: Invite, data: Path, home: Path, layer: str | None, say: Callable[[str], Any]) -> None:
     """Become a member, write down what a run needs, and be there."""
     join(found, home)
-    _check_expiry(home / "startup" / "client.crt", "Delete this file and join again: the same key gets a new one.")
+    check_expiry(home / "startup" / "client.crt", "Delete this file and join again: the same key gets a new one.")
     if not (home / policy.FILE).exists():
         (home / policy.FILE).write_text(policy.TEXT)
     policy.Policy.read(home)
@@ -87,7 +87,8 @@ def needs_flare() -> None:
         raise CofactorError(f"a federation needs NVIDIA FLARE: pip install 'cofactor[flare]' ({error}).") from error
 
 
-def _check_expiry(certificate: Path, what: str) -> None:
+def check_expiry(certificate: Path, what: str) -> None:
+    """Refuse a certificate that has ended, and say what to do."""
     ends = kits.expiry(certificate)
     if ends < datetime.now(UTC):
         raise CofactorError(

@@ -11,7 +11,7 @@ from pathlib import Path
 from cofactor.engines.flare_clients import Patience
 from cofactor.federation.driver import NOTE, Driver, Tell
 from cofactor.federation.invite import Federation, reach
-from cofactor.federation.start import needs_flare
+from cofactor.federation.start import check_expiry, needs_flare
 from cofactor.federation.terms import RunTerms
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -25,7 +25,7 @@ def fit(federation: Federation, config: Config, patience: Patience, out: Path, t
     if (out / "manifest.json").exists() or (out / NOTE).exists():
         raise CofactorError(f"{out}: already holds a run; choose another --out, or `cofactor resume {out}`.")
     terms = RunTerms(secrets.token_hex(12), config, patience)
-    reach(federation.host, federation.port)
+    _reach(federation)
     out.mkdir(parents=True, exist_ok=True)
     return Driver(federation, terms, out, tell).run()
 
@@ -60,8 +60,16 @@ def _opened(out: Path, tell: Tell) -> Driver:
     needs_flare()
     note = json.loads((out / NOTE).read_text())
     federation, terms = Federation.read(Path(note["home"])), RunTerms.read(note["terms"])
-    reach(federation.host, federation.port)
+    _reach(federation)
     return Driver(federation, terms, out, tell, asked=note.get("asked"), jobs=note.get("jobs"))
+
+
+def _reach(federation: Federation) -> None:
+    """Say at once if the server cannot be reached, or would not let the coordinator in."""
+    check_expiry(
+        federation.home / "lead" / "startup" / "client.crt", "Make a new federation in another folder: --home."
+    )
+    reach(federation.host, federation.port)
 
 
 def _again(known: Driver, terms: RunTerms) -> RunFolder:

@@ -184,7 +184,7 @@ def open_page(folder: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
 
         def _is_here(self) -> bool:
             """Whether the page was asked for by this machine's own name: a foreign name may have been led here."""
-            port = self.server.server_address[1]
+            port = self.connection.getsockname()[1]
             return self.headers.get("Host") in [f"{name}:{port}" for name in HERE]
 
         def _send(self, status: int, body: bytes, kind: str) -> None:
