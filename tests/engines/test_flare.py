@@ -204,6 +204,7 @@ def test_a_late_answer_counts_for_neither_side(name, monkeypatch):
     found = run(method, Xs, plan, engine=engine)
     assert [r.participants for r in found.history] == [4, 4, 3, 4, 4]
     assert told[0] == ("c3", "took longer than 3 s; the others go on")
+    assert told[-1] == ("c3", "answers again")
 
 
 def test_silence_is_noticed_and_too_few_answers_end_the_job_not_the_run(tmp_path):

@@ -15,7 +15,7 @@ from cofactor.engines.flare_clients import REFUSALS, Patience, Refused
 from cofactor.engines.flare_format import unpack
 from cofactor.federation import hand_over, policy, server_job
 from cofactor.federation.client_job import ClientJob
-from cofactor.federation.own_run import Own
+from cofactor.federation.own_run import Own, OwnRun
 from cofactor.federation.policy import Policy
 from cofactor.federation.terms import RunTerms, read_config, settled
 from cofactor.jobs.config import Config
@@ -402,6 +402,22 @@ def test_preparation_and_markers_are_sums_over_the_network(tmp_path, secure):
     agreed = json.loads((own.path / "agreed.json").read_text())
     assert (agreed["prepare"], agreed["common"], agreed["features"]) == ("library,log1p,hvg=8", 12, 8)
     assert any(b"hvg" in frame for frame in heard)
+
+
+def test_the_plan_of_the_features_is_shown_to_every_client_before_the_first_sum_leaves(tmp_path, monkeypatch):
+    seen, real = [], OwnRun.asked
+
+    def asked(self, t, message):
+        if t < 0:
+            seen.append([json.loads((tmp_path / name / "runs" / "r1" / "agreed.json").read_text()) for name in NAMES])
+        real(self, t, message)
+
+    monkeypatch.setattr(OwnRun, "asked", asked)
+    counts = [np.round(10 * X) for X in blocks((40, 50, 45, 60), features=12)]
+    federation(tmp_path, counts, terms_of(prepare="library,log1p,hvg=8"))
+    plan = {"clients": 4, "own": 12, "common": 12, "features": None, "how": "same", "prepare": "library,log1p,hvg=8"}
+    assert seen == [[plan] * 4] * 4
+    assert json.loads((tmp_path / "bob" / "runs" / "r1" / "agreed.json").read_text()) == {**plan, "features": 8}
 
 
 def test_keys_that_were_handed_over(tmp_path):

@@ -9,8 +9,9 @@ import time
 from contextlib import nullcontext
 
 import pytest
+from tests.helpers.client_jobs import terms_of
 
-from cofactor.federation import policy
+from cofactor.federation import driver, policy
 from cofactor.federation.terms import RunTerms, settled
 from cofactor.federation.watch import contents, open_page
 from cofactor.types import CofactorError
@@ -72,6 +73,51 @@ def test_a_run_while_it_goes(run_folder):
     assert contents(run_folder)["meta"].startswith("done; ")
     with pytest.raises(CofactorError, match="found neither"):
         contents(run_folder / "none")
+
+
+def tell(folder, *events):
+    lines = [{"time": "2026-01-01T10:11:13", "client": client, "what": what} for client, what in events]
+    with open(folder / "events.jsonl", "a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def test_a_client_is_red_as_long_as_it_is_not_at_work(run_folder):
+    def states():
+        return [state for _, state in contents(run_folder)["clients"]]
+
+    well = ["at work", "ok"]
+    tell(run_folder, ("alice", "waits for a person to approve the run"))
+    assert states()[0] == ["waits for a person to approve the run", "bad"]
+    tell(run_folder, ("", "begins after 3.0 s"))
+    assert states() == [well, well]
+    tell(run_folder, ("bob", "has come late, and takes part from round 3 on"))
+    assert states() == [well, well]
+    for what in ("took longer than 5 s; the others go on", "answered too late; the answer was not used"):
+        tell(run_folder, ("bob", what))
+        assert states() == [well, [what, "bad"]]
+    tell(run_folder, ("bob", "answers again"))
+    assert states() == [well, well]
+
+
+def test_an_outage_is_on_the_page_while_it_lasts(run_folder, monkeypatch):
+    pytest.importorskip("nvflare")
+    monkeypatch.setattr(driver, "POLL", 0.0)
+    meta = []
+    one = driver.Driver(None, terms_of(), run_folder, lambda kind, line: meta.append(contents(run_folder)["meta"]))
+    answers = iter([OSError("gone"), OSError("gone"), object()])
+
+    def connect():
+        found = next(answers)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(one, "_connect", connect)
+    assert one.surely(lambda: 5) == 5
+    assert [text.split(";")[0] for text in meta] == ["the server does not answer (OSError)", "round 2"]
+    assert [e[2] for e in contents(run_folder)["events"]][-2:] == ["the server does not answer (OSError)", driver.BACK]
+    one._merge()  # what was written at once is there once
+    assert [e[2] for e in contents(run_folder)["events"]].count(driver.BACK) == 1
 
 
 def test_a_client_says_yes_by_a_click_and_only_from_its_own_page(client_home):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cofactor.engines import flare_replies
-from cofactor.engines.flare_format import FormatError, pack, unpack
+from cofactor.engines.flare_format import FormatError, pack, same, unpack
 from cofactor.types import ClientError
 
 LOOK, AGAIN, PING = 0.5, 1.0, 2.0
@@ -129,6 +129,7 @@ class Clients:
     _done: dict[int, int] = field(default_factory=dict)
     _silent: dict[int, float] = field(default_factory=dict)
     _pinged: dict[int, float] = field(default_factory=dict)
+    _late: set[int] = field(default_factory=set)
     _last: tuple[int, str, Any, bytes] | None = None
 
     def ask(self, op: str, orders: Mapping[int, Any]) -> dict[int, Any]:
@@ -174,7 +175,7 @@ class Clients:
     def _frame(self, seq: int, op: str, value: Any) -> bytes:
         """Return the frame of an order; most clients are sent the same, which is written once."""
         last = self._last
-        if last is None or last[:2] != (seq, op) or not _same(last[2], value):
+        if last is None or last[:2] != (seq, op) or not same(last[2], value):
             self._last = seq, op, value, pack({"run": self.run, "seq": seq, "op": op, "v": value})
         assert self._last is not None
         return self._last[3]
@@ -232,6 +233,7 @@ class Clients:
             return
         if order is None or order.seq != seq:
             if seq > self._done.get(j, 0):  # not an answer that came twice
+                self._late.add(j)
                 self.tell(self.names[j], "answered too late; the answer was not used")
             return
         del self._pending[j]
@@ -241,6 +243,9 @@ class Clients:
             reply = self._read(j, seq, data)
             flare_replies.check(order.op, j, order.value, reply)
             found[j] = reply
+            if j in self._late:
+                self._late.discard(j)
+                self.tell(self.names[j], "answers again")
         except FormatError:
             self.drop(j, "reply")
 
@@ -289,11 +294,5 @@ class Clients:
                 self.tell(self.names[j], f"{GIVEN_UP} {self.patience.silence:g} s, and is given up")
             elif now - order.begun > self.patience.deadline:
                 del self._pending[j]
+                self._late.add(j)
                 self.tell(self.names[j], f"took longer than {self.patience.deadline:g} s; the others go on")
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether two orders are the same, told without looking into arrays."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
-    return a is b or (type(a) is type(b) and isinstance(a, int | str) and a == b)

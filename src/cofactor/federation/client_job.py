@@ -126,6 +126,7 @@ class ClientJob:
         if not 0 <= step < len(steps) or not steps[step].asks or config.privacy is not None:
             raise Refused("order")
         X = prepared(self._chosen(*place), steps[:step], known)
+        self._show(place[1], place[2], None)
         t = sum(one.asks for one in steps[:step]) - config.preparation.questions
         self._ask(Asked(steps[step]), X, place[0], t)
 
@@ -225,8 +226,8 @@ class ClientJob:
             planned = [allowance.costs(t) for t in range(len(run.rounds), limit)]
             run.account, run.data = hold(self.own.home / policy.ledger, table.X, planned, run.held)
 
-    def _show(self, clients: int, width: int, features: int) -> None:
-        """Write down what was agreed on, for the page of this client."""
+    def _show(self, clients: int, width: int, features: int | None) -> None:
+        """Write down what was agreed on, for the page of this client; how many features are left may not be known."""
         terms, table = self._known
         config = terms.config
         found = {"clients": clients, "own": table.X.shape[1], "common": width, "features": features}

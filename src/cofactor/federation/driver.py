@@ -28,6 +28,8 @@ POLL, RECONNECT, RETURN = 1.0, 600.0, 5.0
 IDLE = 20
 """So many jobs in a row may come to nothing."""
 NOTE = "federation.json"
+SERVER, BACK = "the server ", "the server answers again"
+"""How lines begin that say how the server is; and the last of them, when all is well."""
 Tell = Callable[[str, dict[str, Any]], Any]
 """("history" or "event", the line)."""
 
@@ -61,7 +63,7 @@ class Driver:
         self.left: dict[str, float] = {}
         self.taken: list[str] = []
         self.session: Any = None
-        self.own: list[str] = []
+        self.own = _lines(out / EVENTS)
         self.seen = {"history.jsonl": 0, EVENTS: 0}
         self.lost: dict[str, float] = {}
         self.born: Any = None
@@ -231,8 +233,13 @@ class Driver:
             try:
                 if self.session is None:
                     self.session = self._connect()
-                return work()
+                found = work()
+                if said:
+                    self._event(BACK)
+                return found
             except JobNotFound:
+                if said:
+                    self._event(BACK)
                 if vanished is not None:
                     return vanished
                 raise
@@ -243,7 +250,7 @@ class Driver:
                 if time.monotonic() > until:
                     raise unreachable(self.federation.host, [self.federation.port], error) from error
                 if not said:
-                    self._event(f"the server does not answer ({type(error).__name__})")
+                    self._event(f"{SERVER}does not answer ({type(error).__name__})")
                     said = True
                 time.sleep(POLL)
 
@@ -262,6 +269,9 @@ class Driver:
                 session.close()
 
     def _event(self, what: str) -> None:
+        """Write down what happens to the job, at once: whoever looks at the page meanwhile should know."""
         line = event("", what)
         self.own.append(json.dumps(line))
+        with open(self.out / EVENTS, "a") as file:
+            file.write(self.own[-1] + "\n")
         self.tell("event", line)

@@ -13,13 +13,15 @@ from typing import Any
 
 from cofactor.assurance import ledger
 from cofactor.federation import policy
-from cofactor.federation.driver import NOTE
+from cofactor.federation.driver import BACK, NOTE, SERVER
 from cofactor.federation.own_run import AGREED
 from cofactor.federation.server_job import EVENTS
 from cofactor.types import CofactorError
 
 MOST = 200
 """Lines of a table, the last ones."""
+WELL = ("answers again", "has come late", "has lost its state")
+"""What is said of clients that are at work after it."""
 HERE = ("localhost", "127.0.0.1", "[::1]")
 """What this machine calls itself."""
 
@@ -39,13 +41,18 @@ def _of_run(folder: Path) -> dict[str, Any]:
     done = (folder / "evaluation.json").exists()
     last = history[-1] if history else {}
     states = {name: ["at work" if history else "not begun", "ok"] for name in config["inputs"]}
+    server = ""
     for event in events:
-        if event["client"] in states:
-            back = event["what"] == "answers again"
-            states[event["client"]] = ["at work", "ok"] if back else [event["what"], "bad"]
+        who, what = event["client"], event["what"]
+        if not who and what.startswith("begins after"):  # with all of them
+            states = {name: ["at work", "ok"] for name in states}
+        elif not who and what.startswith(SERVER):
+            server = "" if what == BACK else what
+        elif who in states:
+            states[who] = ["at work", "ok"] if what.startswith(WELL) else [what, "bad"]
     private = f"epsilon {config['epsilon']} in all" if "epsilon" in config else "not private"
     secure = ", secure sums" if config.get("secure") else ""
-    now = "done" if done else f"round {last['round'] + 1}" if last else "waits for its clients"
+    now = "done" if done else server if server else f"round {last['round'] + 1}" if last else "waits for its clients"
     return {
         "title": f"{config['method']} at rank {config['rank']}",
         "meta": f"{now}; {len(states)} clients, {private}{secure}",
@@ -120,7 +127,9 @@ def _when(t: int) -> str:
 
 def _agreed(plan: dict[str, Any]) -> str:
     """Say what the clients have agreed on before anything else was sent."""
-    steps = f"; prepared by {plan['prepare']}, which leaves {plan['features']}" if plan["prepare"] else ""
+    steps = f"; prepared by {plan['prepare']}" if plan["prepare"] else ""
+    if steps and plan["features"] is not None:
+        steps += f", which leaves {plan['features']}"
     how = {"union": "that any client has", "position": "by position"}.get(plan["how"], "that all clients have")
     return f"{plan['clients']} clients, {plan['common']} features {how}; this client has {plan['own']}{steps}."
 
@@ -130,7 +139,9 @@ def _asked(home: Path, run: str) -> dict[str, str]:
     more = f", epsilon {config['epsilon']}" if "epsilon" in config else ", not private"
     text = f"Method {config['method']}, rank {config['rank']}, {config.get('rounds') or 'its own number of'} rounds"
     steps = f", prepared by {config['prepare']}" if "prepare" in config else ""
-    return {"run": run, "text": text + more + (", secure sums" if config.get("secure") else "") + steps + "."}
+    how = {"union": ", features that any has", "intersection": ", features that all have"}
+    found = how.get(config.get("features"), "")
+    return {"run": run, "text": text + more + (", secure sums" if config.get("secure") else "") + found + steps + "."}
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
