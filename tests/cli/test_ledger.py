@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.helpers.command import FILES, cofactor
+from tests.helpers.shorten import shorten
 
 from cofactor.assurance import ledger, writing
 from cofactor.engines.contract import Answer
@@ -96,6 +97,54 @@ def test_a_ledger_that_was_tampered_with_is_found_out(copied, name) -> None:
     out = cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout
     assert words in re.sub(r"\s+", " ", out)
     assert "ok" not in out.splitlines()[-1]
+    assert audited(copied)[0].passed is False
+
+
+def changed(run: Path, **more) -> None:
+    """Write the manifest with other values; None takes one out."""
+    manifest = {**read(run / "manifest.json"), **more}
+    (run / "manifest.json").write_text(json.dumps({n: v for n, v in manifest.items() if v is not None}))
+
+
+def without_results(run: Path) -> None:
+    for name in ("evaluation.json", "factor.npz", "factor.tsv", "privacy.json"):
+        (run / name).unlink()
+
+
+ERASED = {  # by somebody who can write all files of a run that is over, and has no key
+    "a round": (lambda run: shorten(run, 1), "ledger.jsonl.seal: is not signed"),
+    "all rounds": (lambda run: shorten(run, 0), "charges.jsonl.seal: is not signed"),
+    "all rounds and results": (lambda run: [shorten(run, 0), without_results(run)], "ledger.jsonl.seal: is not signed"),
+    "a round, with the signatures of the end": (
+        lambda run: shorten(run, 1, read(run / "manifest.json")["ledger"]["signatures"]),
+        "charges.jsonl.seal: the end of a is not signed by the key that it began with",
+    ),
+    "the end": (lambda run: changed(run, ledger=None), "charges.jsonl.seal: expected the end of the file, found none"),
+    "the end, but for the results": (
+        lambda run: shorten(run, 2),
+        "expected the signed end of the ledger, since evaluation.json says that the run is over, found none",
+    ),
+    "all rounds, with an end to go with them": (
+        lambda run: [end := read(run / "manifest.json")["ledger"], shorten(run, 0),
+                     changed(run, ledger={**end, "clients": {}, "charges": {}})],
+        "the end of the ledger is not signed by a",
+    ),
+    "all rounds and keys": (
+        lambda run: [shorten(run, 0), without_results(run), changed(run, keys=None, privacy=None)],
+        "manifest.json: names no keys",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERASED)
+def test_what_was_spent_cannot_be_erased_without_a_key(copied, name) -> None:
+    change, words = ERASED[name]
+    change(copied)
+    for file in copied.glob("checkpoint*"):
+        file.unlink()
+    assert words in cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout
+    for verb in (("privacy", "spend"), ("resume",)):
+        assert "the ledger does not hold" in cofactor(*verb, "run", cwd=copied.parent, check=2).stderr
     assert audited(copied)[0].passed is False
 
 

@@ -15,7 +15,9 @@ from cofactor.assurance import ledger
 from cofactor.files import held
 from cofactor.jobs import inspect
 from cofactor.jobs.folder import RunFolder
-from cofactor.privacy import signing
+from cofactor.privacy import account, signing
+from cofactor.privacy.book import Book
+from cofactor.privacy.chain import Seal
 
 pytestmark = pytest.mark.filterwarnings("ignore:Mind that")
 
@@ -80,6 +82,21 @@ def test_what_is_wrong_with_a_ledger_is_one_line(site, monkeypatch) -> None:
     assert "line 2: was changed" in cofactor("privacy", "spend", "site.jsonl", cwd=site, check=2).stderr
     assert "BROKEN site.jsonl, line 2" in cofactor("ledger", "verify", "site.jsonl", cwd=site, check=1).stdout
     assert not json.loads(cofactor("ledger", "verify", "site.jsonl", "--json", cwd=site, check=1).stdout)["ok"]
+
+
+def test_a_total_cannot_be_raised_by_whoever_has_no_key(site) -> None:
+    """The ledger cut back to its total, with a seal to go with it: nothing is added up, and no run begins."""
+    fit(site, "one")
+    file = site / "site.jsonl"
+    first = json.loads(file.read_text().splitlines()[0])
+    file.write_text(json.dumps(first) + "\n")
+    Book(file).add([], {account.CHAIN: Seal(1, first["hash"])})
+    said = "site.jsonl.seal: is not signed: an edition of cofactor"
+    assert said in cofactor("ledger", "verify", "site.jsonl", cwd=site, check=1).stdout
+    assert said in cofactor("privacy", "spend", "site.jsonl", cwd=site, check=2).stderr
+    assert said in fit(site, "two", check=2).stderr
+    assert not (site / "two").exists()
+    assert len(json.loads(cofactor("ledger", "show", "site.jsonl", "--json", cwd=site).stdout)) == 1
 
 
 def signed_again(run: Path) -> None:

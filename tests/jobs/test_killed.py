@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 from tests.helpers.command import FILES, cofactor
 from tests.helpers.kills import Killed, kill_at
+from tests.helpers.shorten import shorten
 
 from cofactor import files
 from cofactor.assurance import ledger
+from cofactor.assurance.writing import Party, begin
 from cofactor.files import HeldError
 from cofactor.jobs import inspect
 from cofactor.jobs.config import Config
@@ -29,7 +31,7 @@ from cofactor.jobs.job import fit, resume
 from cofactor.methods.client_level import ClientLevel
 from cofactor.methods.moments import Moments
 from cofactor.privacy import account, spend
-from cofactor.privacy.errors import DamagedLedgerError, LedgerError, ReleasedError
+from cofactor.privacy.errors import DamagedLedgerError, LedgerError, ReleasedError, UnsignedLedgerError
 
 
 @pytest.fixture(scope="module")
@@ -163,13 +165,32 @@ def test_a_run_whose_charges_are_gone_does_not_go_on(home, tmp_path, name, how, 
     assert rounds_left(left) == [1, 1]
 
 
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_lines_that_were_removed_with_a_seal_to_go_with_them_show_without_any_key(home, tmp_path, rounds, left) -> None:
+    """Whoever cuts off the end of all files can write every file beside them, but cannot sign it."""
+    folder = cut(home, tmp_path / "run", after=1)
+    shorten(folder.path, rounds)
+    for file in folder.path.glob("checkpoint*"):
+        file.unlink()
+    with pytest.raises(UnsignedLedgerError, match=r"jsonl\.seal: is not signed"):
+        resume(folder.path)
+    with pytest.raises(UnsignedLedgerError, match="nothing is added up"):
+        inspect.spent(folder)
+    assert not folder.verify().ok
+    for seal in folder.path.glob("*.seal"):
+        seal.unlink()
+    with pytest.raises(DamagedLedgerError, match="expected the end of the file, found none"):
+        resume(folder.path)
+    assert rounds_left(left) == [1, 1]
+
+
 def test_a_run_put_back_to_its_begin_does_not_go_on_with_its_checkpoint(home, tmp_path, left) -> None:
-    """Charges and seals of the begin, a checkpoint of later: they do not belong together."""
+    """A copy of charges and seals of the begin, a checkpoint of later: they do not belong together."""
     folder = cut(home, tmp_path / "run")
     for name in (ledger.CHARGES, ledger.FILE):
         (folder.path / name).unlink()
         (folder.path / f"{name}.seal").unlink()
-        folder.books()[name].book.add([], {})
+    begin(folder.path, {name: Party.of(name, folder.client(name).key()) for name in folder.manifest()["keys"]})
     (folder.path / "history.jsonl").unlink()
     with pytest.raises(LedgerError, match="holds the results of 1 rounds, and 0 are charged"):
         resume(folder.path)

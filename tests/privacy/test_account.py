@@ -216,6 +216,17 @@ def lines(site: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in site.read_text().splitlines()]
 
 
+def end(site: Path, count: int) -> str:
+    return chain.end(account.EXTENT, account.CHAIN, chain.Seal(count, lines(site)[count - 1]["hash"]))
+
+
+def resealed(site: Path, signatures: dict[str, str]) -> None:
+    """Cut off all that was charged, and write a seal with somebody's signatures."""
+    first = lines(site)[:1]
+    write(site, first)
+    Book(site).add([], {account.CHAIN: chain.Seal(1, first[0]["hash"])}, signatures)
+
+
 def write(site: Path, entries: list[dict[str, Any]], *, sealed: bool = False) -> None:
     site.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     if sealed:
@@ -261,6 +272,31 @@ TAMPERED = {
         lambda s: write(s, lines(s)[:2]),
         DamagedLedgerError,
         "expected 5 lines, found 2: lines were removed from the end",
+    ),
+    "the tail removed, and the seal written anew": (
+        lambda s: write(s, lines(s)[:1], sealed=True),
+        UnsignedLedgerError,
+        "site.jsonl.seal: is not signed: .*; lines may have been removed",
+    ),
+    "a seal written anew with the signature of the one before": (
+        lambda s: resealed(s, Book(s).ends().signatures),
+        UnsignedLedgerError,
+        "the end of ledger is not signed by the key that it began with",
+    ),
+    "a seal written anew with the signature of a line": (
+        lambda s: resealed(s, {account.CHAIN: lines(s)[0]["signature"]}),
+        UnsignedLedgerError,
+        "the end of ledger is not signed by the key that it began with",
+    ),
+    "a seal written anew with another key": (
+        lambda s: resealed(s, {account.CHAIN: signing.Key(os.urandom(32)).sign(end(s, 1))}),
+        UnsignedLedgerError,
+        "the end of ledger is not signed by the key that it began with",
+    ),
+    "a seal of an edition that did not sign it": (
+        lambda s: write(s, lines(s), sealed=True),
+        UnsignedLedgerError,
+        "site.jsonl.seal: is not signed: an edition of cofactor",
     ),
     "emptied": (lambda s: s.write_text(""), DamagedLedgerError, "expected the total of a ledger over runs"),
     "without its seal": (

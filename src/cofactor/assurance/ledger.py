@@ -3,7 +3,8 @@
 A file holds all clients, so that it can be read as one table. The lines of a client form a chain, which begins at the
 identity of the run and the client's name and can be checked without the lines of the others. In a private run every
 line is signed by its client, with the key in the client's own folder, whose public half is in the manifest; and what a
-round may release is charged, on disk, before the round begins. The manifest keeps where every chain ended.
+round may release is charged, on disk, before the round begins. Where its chain ends each client signs too: in the seal
+of each file while the run goes on, in the manifest once it is over.
 """
 
 from __future__ import annotations
@@ -130,14 +131,22 @@ class Check:
 
 
 def verify(
-    folder: Path, manifest: Mapping[str, Any], rounds: Sequence[int] = (), own: Mapping[str, str] | None = None
+    folder: Path,
+    manifest: Mapping[str, Any],
+    rounds: Sequence[int] = (),
+    own: Mapping[str, str] | None = None,
+    *,
+    private: bool = False,
+    over: Sequence[str] = (),
 ) -> Check:
     """Check every chain of a run from its header to its end, and who signed it.
 
-    ``rounds`` are those that the history knows of, ``own`` the public keys of clients whose folders are here.
+    ``rounds`` are those that the history knows of, ``own`` the public keys of clients whose folders are here. A run is
+    ``private`` if its settings say so, even where its manifest does not; ``over`` are files that are written after the
+    end of the ledger.
     """
     own = own or {}
-    private, keys = manifest.get("privacy") is not None, dict(manifest.get("keys") or {})
+    private, keys = private or manifest.get("privacy") is not None, dict(manifest.get("keys") or {})
     ended = manifest.get("ledger")
     lines = read(folder / FILE)
     faults = [NO_KEYS] if private and not keys else []
@@ -155,6 +164,11 @@ def verify(
         faults += _unpaid(lines, paid)
     if ended:
         faults += _unsigned_end(header(manifest), ended, keys)
+    elif over:
+        faults.append(
+            f"manifest.json: expected the signed end of the ledger, since {over[0]} says that the run is over, found "
+            "none: it was removed, or an edition of cofactor that wrote it later was cut off"
+        )
     return Check(found, faults, bool(ended), charges, keys, sorted(set(own) & set(keys)))
 
 
@@ -177,7 +191,9 @@ def _file(
         seal = Book(folder / of).ends()
         if seal is None:
             return chains, [*faults, f"{of}.seal: expected the end of the file, found none: lines may be missing"]
-        ends = seal.chains
+        bad = [seal.fault(of, client, str(public)) for client, public in keys.items()]
+        faults += [f"{of}.seal: {fault}" for fault in dict.fromkeys(filter(None, bad))]
+        ends = {client: end for client, end in seal.chains.items() if end.entries}
     if ends is not None:
         chains = [_against(of, c, ends.get(c.client)) for c in chains]
         missing = sorted(set(ends) - {c.client for c in chains})

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from cofactor.assurance.ledger import CROWD, MANY, TOGETHER
 from cofactor.engines.contract import Answer
 from cofactor.privacy import chain
 from cofactor.privacy.allowance import Release
-from cofactor.privacy.book import Book
+from cofactor.privacy.book import NOTHING, Book
 from cofactor.privacy.chain import Seal
 from cofactor.privacy.charges import Costs, to_record
+from cofactor.privacy.signing import Key
 from cofactor.types import Array, Message
 
 
@@ -117,33 +118,65 @@ class Writer:
             os.fsync(file.fileno())
 
 
+class Party(NamedTuple):
+    """A client as a private run begins: its public key, and its signatures of two files in which it has no line yet."""
+
+    public: str
+    begun: dict[str, str]
+
+    @classmethod
+    def of(cls, client: str, key: Key) -> Party:
+        """Sign that nothing is written yet: a key is of one run."""
+        return cls(key.public, {of: key.sign(chain.end(of, client, NOTHING)) for of in (ledger.FILE, ledger.CHARGES)})
+
+
+def begin(folder: Path, parties: Mapping[str, Party]) -> None:
+    """Seal the two files of a private run, in which nothing is written yet."""
+    for of in (ledger.FILE, ledger.CHARGES):
+        begun = {client: party.begun[of] for client, party in parties.items()}
+        Book(folder / of).add([], dict.fromkeys(parties, NOTHING), begun)
+
+
 @dataclass
 class Signed:
     """A file of a private run, the charges or the ledger: every line is signed by its client, wherever that lives.
 
-    So a line is written in two steps: what it will be, and, when its client has signed that, the line itself.
+    So a line is written in two steps: what it will be, and, when its client has signed that, and where its lines end
+    then, the line itself.
     """
 
     book: Book
     run: Mapping[str, str]
     seals: dict[str, Seal] = field(init=False)
+    ends: dict[str, str] = field(init=False)
     links: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Go on where the file ends, with what a crash kept from it."""
         self.book.complete()
-        self.seals = ledger.ends_of(ledger.read(self.book.path, of=self.book.path.name))
+        found = self.book.ends()
+        self.seals = {} if found is None else dict(found.chains)
+        self.seals |= ledger.ends_of(ledger.read(self.book.path, of=self.book.path.name))
+        self.ends = {} if found is None else dict(found.signatures)
 
     def prepare(self, entries: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-        """Chain new entries; return client and hash of each, to be signed."""
-        self.links = []
+        """Chain new entries; return client and hash of each, and of where the clients' lines end, to be signed."""
+        self.links, of = [], self.book.path.name
         for entry in entries:
             client = entry["client"]
-            seal = self.seals.get(client) or ledger.begin(self.run, client, self.book.path.name)
+            seal = self.seals.get(client, NOTHING)
+            if not seal.entries:
+                seal = ledger.begin(self.run, client, of)
             (link,), self.seals[client] = chain.extend([entry], seal)
             self.links.append(link)
-        return [(link["client"], link["hash"]) for link in self.links]
+        told = [(link["client"], link["hash"]) for link in self.links]
+        return told + [(client, chain.end(of, client, self.seals[client])) for client in self._writers()]
+
+    def _writers(self) -> list[str]:
+        return list(dict.fromkeys(link["client"] for link in self.links))
 
     def write(self, signatures: Mapping[int, str]) -> None:
         """Write the entries that were prepared; they are on disk when this returns."""
-        self.book.add([{**link, "signature": signatures[i]} for i, link in enumerate(self.links)], self.seals)
+        self.ends |= {client: signatures[i] for i, client in enumerate(self._writers(), start=len(self.links))}
+        lines = [{**link, "signature": signatures[i]} for i, link in enumerate(self.links)]
+        self.book.add(lines, self.seals, self.ends)

@@ -192,7 +192,8 @@ def _show_account(path: Path, *, as_json: bool) -> None:
 def verify(run: LedgerPath, json: Json = False) -> None:
     """Check that no line was changed, removed, moved or added, and who signed it; exit code 1 if one was.
 
-    What this cannot see: a run that is not over, or a ledger over runs, put back to an older copy of all its files.
+    What this cannot see: a run, or a ledger over runs, put back to an older copy of all its files. Such a copy is whole
+    and signed; it shows only against a last hash that was kept elsewhere.
 
     Example: cofactor ledger verify run
 
@@ -215,7 +216,8 @@ def verify(run: LedgerPath, json: Json = False) -> None:
     for fault in found.all_faults():
         console.print(f"BROKEN {fault}", style="red", markup=False)
     if found.ok:
-        end = "" if found.sealed else "; the run is not over, so a missing end would not show"
+        open_end = "" if found.keys else ", so a missing end would not show"
+        end = "" if found.sealed else f"; the run is not over{open_end}"
         paid = f", {sum(c.entries for c in found.charges)} charges" if found.keys else ""
         console.print(f"ok: {sum(c.entries for c in found.chains)} entries of {len(found.chains)} chains{paid}{end}")
         if found.keys and len(found.own) < len(found.keys):
@@ -230,13 +232,15 @@ def _verify_account(path: Path, *, as_json: bool) -> None:
     found = account.read(path)
     faults = found.faults()
     if as_json:
-        print(jsonlib.dumps({"ok": not faults, "faults": faults, "entries": len(found.entries), "key": found.public}))
+        told = {"entries": len(found.entries), "last": found.last, "key": found.public}
+        print(jsonlib.dumps({"ok": not faults, "faults": faults, **told}))
     else:
         console = Console(soft_wrap=True, highlight=False)
         for fault in faults:
             console.print(f"BROKEN {fault}", style="red", markup=False)
         if not faults:
             compared = "" if found.key_file.exists() else "; its key is not here to compare"
+            console.print(f"last hash {found.last}: compare it with one that was kept elsewhere")
             console.print(f"ok: {len(found.entries)} lines, key {found.public[:16]}...{compared}")
     raise typer.Exit(1 if faults else 0)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from cofactor.assurance import ledger, writing
 from cofactor.assurance.spending import record
-from cofactor.assurance.writing import Signed, Writer
+from cofactor.assurance.writing import Party, Signed, Writer
 from cofactor.data import load
 from cofactor.data.formats.table import Table
 from cofactor.engines.contract import Answer, Client, message_bytes, shared_bytes
@@ -125,7 +125,7 @@ class OwnRun:
             if not self.folder.manifest_file.exists():
                 private = self.private
                 total = record(self.method.traits.allowance.total()) if private else None
-                keys = {self.name: self.own.key().public} if private else None
+                keys = {self.name: Party.of(self.name, self.own.key())} if private else None
                 RunFolder.create(self.folder.path, config, [line], privacy=total, keys=keys, masks=masks)
             if self.private:
                 self.books = self.folder.books()
@@ -159,7 +159,7 @@ class OwnRun:
         if self.writer is not None:
             writer, answer = self.writer, Answer(HERE, message, message_bytes(message) if self.masks else None)
             _try(lambda: writer(t, [answer]), ledger.FILE)
-        if self.folder.finished:
+        if self.folder.finished and not self.private:
             _try(lambda: self.folder.seal(self.folder.ends()), "manifest.json")
 
     def _pay(self, t: int, answer: Answer) -> None:
@@ -178,12 +178,12 @@ class OwnRun:
     def end(self, factor: Array, names: list[str] | None, score: ClientScore) -> None:
         """Write factor, errors and the end of the ledger, signed where it is, and a report; a fault ends nothing."""
         try:
-            self.folder.write_factor(factor, names)
             ends = self.folder.ends()
             if self.private:
                 run = ledger.header(self.folder.manifest())
                 ends["signatures"] = {self.name: self.own.key().sign(ledger.end_of(run, self.name, ends))}
-            self.folder.seal(ends)
+            self.folder.seal(ends)  # before the factor: see jobs.job
+            self.folder.write_factor(factor, names)
             spent = self.folder.manifest_record().privacy
             if spent is not None:
                 self.folder.write_json("privacy.json", spent)

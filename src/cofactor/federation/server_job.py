@@ -14,6 +14,7 @@ import numpy as np
 
 from cofactor import kinds
 from cofactor.assurance.spending import record
+from cofactor.assurance.writing import Party
 from cofactor.data.preparation import Preparation
 from cofactor.engines.contract import check_message
 from cofactor.engines.flare import Flare
@@ -200,7 +201,7 @@ def _folder(out: Path, job: Job, said: dict[int, Said]) -> RunFolder:
         return folder
     total = record(job.method.traits.allowance.total()) if job.private else None
     lines = [Input(name, "", said[j].features, None, said[j].rows) for j, name in enumerate(job.names)]
-    keys = {name: key.public for name, key in keys_of(job, folder).items()}  # the server signs what it has received
+    keys = {name: Party.of(name, key) for name, key in keys_of(job, folder).items()}  # signed as it is received
     exchanged = all(one.keys for one in said.values())
     masks = in_words(job.plan, len(said), keys=exchanged) if job.config.secure else None
     folder = RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None, masks=masks)

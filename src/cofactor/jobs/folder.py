@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from cofactor import records
-from cofactor.assurance import ledger
-from cofactor.assurance.writing import Signed, Writer
+from cofactor.assurance import ledger, writing
+from cofactor.assurance.writing import Party, Signed, Writer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import Round
 from cofactor.files import held
@@ -28,6 +28,7 @@ from cofactor.privacy.charges import Costs
 from cofactor.records import Evaluation, Input, Line, Manifest, PrivacyRecord
 from cofactor.types import Array, CofactorError
 
+OVER = ("evaluation.json", "factor.npz", "privacy.json")
 PACKAGES = ("cofactor", "numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -45,13 +46,13 @@ class RunFolder:
         inputs: Sequence[Input],
         *,
         privacy: PrivacyRecord | None = None,
-        keys: dict[str, str] | None = None,
+        keys: Mapping[str, Party] | None = None,
         masks: str | None = None,
     ) -> RunFolder:
         """Make the folder with its manifest and configuration; an existing run is never written over.
 
-        ``privacy`` is what a private run will cost in all, ``keys`` the public keys of its clients; rows and hashes of
-        its data stay with the clients. ``masks`` says what secure sums rest on, where that is not in the settings.
+        ``privacy`` is what a private run will cost in all, ``keys`` its clients with their keys; rows and hashes of its
+        data stay with the clients. ``masks`` says what secure sums rest on, where that is not in the settings.
         """
         folder, masks = cls.free(path), masks or config.masks(len(inputs))
         path.mkdir(parents=True, exist_ok=True)
@@ -68,11 +69,10 @@ class RunFolder:
             versions={"python": platform.python_version(), **{p: metadata.version(p) for p in PACKAGES}},
             inputs=told,
             privacy=privacy,
-            keys=keys,
+            keys={name: party.public for name, party in keys.items()} if keys else None,
         )
         if keys:
-            for name in (ledger.FILE, ledger.CHARGES):
-                Book(path / name).add([], {})
+            writing.begin(path, keys)
         folder.write_json("manifest.json", _without_none(asdict(manifest)))
         return folder
 
@@ -204,13 +204,13 @@ class RunFolder:
 
     def verify(self) -> ledger.Check:
         """Check the ledger against the manifest, the history and the keys of clients that are here."""
-        file = self.path / "history.jsonl"
+        file, manifest = self.path / "history.jsonl", self.manifest()
         lines = file.read_text().splitlines() if file.exists() else []
         rounds = [t for t in map(_round, lines) if t is not None]
-        manifest = self.manifest()
         here = {name: self.client(name) for name in manifest.get("keys") or {}}
         own = {name: client.key().public for name, client in here.items() if client.key_file.exists()}
-        return ledger.verify(self.path, manifest, rounds, own)
+        over = [name for name in OVER if (self.path / name).exists()]
+        return ledger.verify(self.path, manifest, rounds, own, private=self.config().epsilon is not None, over=over)
 
     def ends(self) -> dict[str, Any]:
         """Return where every client's chain ends."""

@@ -13,7 +13,8 @@ import numpy as np
 from cofactor import kinds
 from cofactor.assurance.ledger import MANY, TOGETHER
 from cofactor.assurance.spending import record
-from cofactor.engines.contract import Answer, Callback, Engine
+from cofactor.assurance.writing import Party
+from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.loop import run
 from cofactor.engines.outcome import Run
 from cofactor.engines.secure import Secure
@@ -88,11 +89,11 @@ def fit(
         place.alone("the run folder", lambda: held.enter_context(RunFolder(out).held()))
         place.alone("the run folder", lambda: RunFolder.free(out))
         keys = keys_of(job, RunFolder(out))
-        publics = dict(place.together("the keys", [(name, key.public) for name, key in keys.items()]))
+        parties = dict(place.together("the keys", [(name, Party.of(name, key)) for name, key in keys.items()]))
         if job.private:  # rows and hashes are the clients' own
             for line in describe(job, found):
                 RunFolder(out).client(line.client).write_json("input.json", {"rows": line.rows, "sha256": line.sha256})
-        folder = place.alone("the run folder", lambda: _create(out, job, lines, publics))
+        folder = place.alone("the run folder", lambda: _create(out, job, lines, parties))
         announce(job)
         try:
             return carry(job, folder, callbacks)
@@ -105,9 +106,11 @@ def fit(
 def resume(out: Path, *, callbacks: Sequence[Callback] = (), announce: Announce = lambda job: None) -> RunFolder:
     """Go on after the last round that the folder's checkpoint holds; a finished run stays as it is."""
     folder = RunFolder.open(out)
-    if folder.finished:
-        return folder
     config = folder.config()
+    if folder.finished:
+        if config.epsilon is not None:
+            folder.verify().require(out)
+        return folder
     place = Place(config.carrier())
     with ExitStack() as held, place.guard("the inputs"):
         place.alone("the run folder", lambda: held.enter_context(folder.held()))
@@ -181,7 +184,7 @@ def keys_of(job: Job, folder: RunFolder) -> dict[str, Key]:
     return {name: folder.client(name).key() for name in [*job.inputs.names, *([TOGETHER] if many else [])]}
 
 
-def _create(out: Path, job: Job, lines: list[Input], keys: dict[str, str]) -> RunFolder:
+def _create(out: Path, job: Job, lines: list[Input], keys: dict[str, Party]) -> RunFolder:
     total = record(job.method.traits.allowance.total()) if job.private else None
     folder = RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None)
     if job.prepared.arrays:
@@ -241,15 +244,12 @@ def _markers(job: Job, outcome: Run, journal: Journal) -> Array | None:
         return None
     m = outcome.factor.shape[1]
     question = Regressed(job.method.refit, outcome.factor, None if inputs.known is None else groups(inputs.known, m))
-
-    def watch(_: int, answers: Sequence[Answer]) -> None:
-        journal.sent(t, answers)
-
     engine = _carrier(job) if job.asker is None else job.asker(question, t)
     if engine is None:
         return None
     try:
-        sums = totals(question, inputs.data, m, engine=engine, secure=job.plan.secure, watch=watch)
+        secure = job.plan.secure
+        sums = totals(question, inputs.data, m, engine=engine, secure=secure, watch=lambda _, a: journal.sent(t, a))
     except ClientError:
         if job.asker is None:
             raise
@@ -266,7 +266,9 @@ def _write(
     ends: Mapping[str, Any],
     scores: Array | None,
 ) -> None:
-    """Write what all share: factor, arrivals, passports, the end of the ledger, and last the evaluation."""
+    """Write what all share: first the end of the ledger, since results without it say that it was taken."""
+    folder.write_history(outcome.history)
+    folder.seal(ends)
     config, names = job.config, job.inputs.feature_names
     rows, more = job.kind.public(job.method) if job.kind.public else (None, {})
     more = {**more, **job.prepared.arrays, **({} if scores is None else {SCORES: scores})}
@@ -291,8 +293,6 @@ def _write(
             folder.write_json("passports.json", [passport_record(p, best) for p in found])
         match = matches(found, outcome.findings)
         result = evaluation(job.kind, outcome.findings, outcome, config, match=match, names=job.names)
-    folder.write_history(outcome.history)
-    folder.seal(ends)
     folder.write_json("evaluation.json", result)
     if job.private:
         folder.checkpoint.remove()  # it holds states of clients

@@ -23,7 +23,7 @@ from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns
 from cofactor.privacy import chain, signing
 from cofactor.privacy.accountant import Budget, Cost, Spend, Unit, spend
-from cofactor.privacy.book import Book
+from cofactor.privacy.book import NOTHING, Book
 from cofactor.privacy.chain import Seal
 from cofactor.privacy.charges import Costs, costs_from, entries_of, to_record
 from cofactor.privacy.errors import (
@@ -38,6 +38,8 @@ from cofactor.types import Data
 
 EDITION = 1
 CHAIN = "ledger"
+EXTENT = "a ledger over runs"
+"""What the signature of its seal is of."""
 WHOLE = 1 << 256
 
 
@@ -63,6 +65,11 @@ class Account:
     def public(self) -> str:
         """The public key that it names."""
         return str(self.entries[0].get("public")) if self.entries else ""
+
+    @property
+    def last(self) -> str:
+        """The hash of its last line: kept elsewhere, it shows when the ledger is put back to an older copy."""
+        return str(self.entries[-1].get("hash")) if self.entries else ""
 
     @property
     def budget(self) -> Budget:
@@ -104,9 +111,11 @@ class Account:
         if ends is None:
             found.append(f"{self.book.seal.name}: expected the end of the ledger, found none: lines may be missing")
         elif not broken and ends.chains.get(CHAIN) != seal:
-            sealed = ends.chains.get(CHAIN, Seal(0, ""))
+            sealed = ends.chains.get(CHAIN, NOTHING)
             what = "removed from" if seal.entries < sealed.entries else "added to"
             found.append(f"{name}: expected {sealed.entries} lines, found {seal.entries}: lines were {what} the end")
+        if ends is not None and (fault := ends.fault(EXTENT, CHAIN, self.public)):
+            found.append(f"{self.book.seal.name}: {fault}")
         return found
 
     def verify(self) -> None:
@@ -158,7 +167,8 @@ class Account:
         last = self.entries[-1]["hash"] if self.entries else begin(self.key.public).last
         link = chain.link(entry, last)
         link["signature"] = self.key.sign(link["hash"])
-        self.book.add([link], {CHAIN: Seal(len(self.entries) + 1, link["hash"])})
+        seal = Seal(len(self.entries) + 1, link["hash"])
+        self.book.add([link], {CHAIN: seal}, {CHAIN: self.key.sign(chain.end(EXTENT, CHAIN, seal))})
         self.entries.append(link)
 
 

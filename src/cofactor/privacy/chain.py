@@ -3,7 +3,8 @@
 Every entry holds the hash of the one before it, and its own hash covers that: SHA-256 over the canonical JSON of the
 entry. The first ``previous`` is the hash of a header that says whose chain it is. Whoever can write the file can
 recompute a chain: that shows in the ``signature`` of an entry, which is of its hash. What is cut off at the end shows
-only against a count and a last hash that were kept elsewhere: that is a :class:`Seal`.
+only against a count and a last hash that are kept beside it: that is a :class:`Seal`, and it is signed too, as the
+statement of :func:`end`, since whoever can write the chain can write what lies beside it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ def digest(value: Any) -> str:
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def end(of: str, owner: str, seal: Seal) -> str:
+    """Return what the owner of a chain signs of where it ends: nothing that the signature of an entry would fit."""
+    return digest({"end of": of, "owner": owner, "entries": seal.entries, "last": seal.last})
 
 
 def link(entry: Mapping[str, Any], previous: str) -> dict[str, Any]:
