@@ -32,7 +32,7 @@ from cofactor.records import (
 from cofactor.types import CofactorError
 
 COST = PrivacyRecord(True, 1.0, 1e-6, "record", "add/remove one", "exact Gaussian", "epsilon = 1")
-SCORES = [ClientScore("h 1", 3, 0.1, 0.2, 0.3, 0.4), ClientScore("A/B", 1, 0.5)]
+SCORES = [ClientScore("h 1", 3, 0.1, 0.2, 0.3, 0.4, 0.5), ClientScore("A/B", 1, 0.5)]
 PARTS = [Part("training", 10, 0.5), Part("held out by time", 3, None, {"ndcg@10": 0.25})]
 RECORDS: list[Any] = [
     Input("a", "/a.npy", 4),
