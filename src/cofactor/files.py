@@ -40,11 +40,11 @@ def _named(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that takes its name only when it is complete and on disk."""
+def atomic(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes its name only when it is complete and on disk; ``mode`` says whose it is."""
     part = path.with_name(path.name + ".part")
     try:
-        with _named(path), open(part, "wb") as file:
+        with _named(path), open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

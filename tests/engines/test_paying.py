@@ -28,7 +28,7 @@ from cofactor.methods.wrapped import Wrapped
 from cofactor.plan import Plan
 from cofactor.privacy import Privacy, account, spend
 from cofactor.privacy.charges import Beside
-from cofactor.privacy.errors import DamagedLedgerError, LedgerError, OtherDataError, ReleasedError
+from cofactor.privacy.errors import DamagedLedgerError, KeyFileError, LedgerError, OtherDataError, ReleasedError
 from cofactor.types import CofactorError
 
 Xs = [np.random.default_rng(j).random((10 + j, 5)) for j in range(3)]
@@ -232,8 +232,37 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path) -> None:
     with pytest.raises(LedgerError, match="expected the secret by which this run knows its data again, found none"):
         run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
     aside.rename(secret)
+    whole = secret.read_bytes()
+    for part in (b"", b"xy", whole[:-1], whole.upper().replace(b"0", b"g")):
+        secret.write_bytes(part)
+        with pytest.raises(
+            KeyFileError, match=f"64 hexadecimal digits. Found {len(part)} bytes that are not; put it back"
+        ):
+            run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    secret.write_bytes(whole)
+    secret.chmod(0o644)
+    with pytest.raises(KeyFileError, match=r"expected permissions 600 .*found 644. Run: chmod 600"):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    secret.chmod(0o600)
+    assert left == []
     assert run(Seen(averaged(), left), Xs, checkpoint=checkpoint).epsilon == pytest.approx(1, rel=1e-9)
     assert [t for rows, t in left if rows == 10] == [3, 4, 5]
+
+
+def test_killed_at_every_write_a_secret_is_there_as_a_whole_or_not_at_all(tmp_path) -> None:
+    for point in range(1000):
+        checkpoint = Checkpoint(tmp_path / f"{point}.npz")
+        try:
+            with kill_at(point) as seen:
+                run(averaged(), Xs, checkpoint=checkpoint, callbacks=[lambda line, shared: True])
+            break
+        except Killed:
+            secret = checkpoint.charges.with_suffix(".secret")
+            assert not secret.exists() or len(secret.read_bytes()) == 64
+            assert not secret.exists() or secret.stat().st_mode & 0o777 == 0o600
+            if "secret" in seen[-1]:
+                assert run(averaged(), Xs, checkpoint=checkpoint).epsilon == pytest.approx(1, rel=1e-9)
+    assert any("secret" in place for place in seen)
 
 
 def edited(checkpoint: Checkpoint, change: Any) -> None:

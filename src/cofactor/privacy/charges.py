@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,12 +11,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cofactor.privacy import chain
+from cofactor import files
+from cofactor.privacy import chain, owned
 from cofactor.privacy.accountant import Cost, Mechanism, Unit
 from cofactor.privacy.book import Book
-from cofactor.privacy.errors import DamagedLedgerError, LedgerError, OtherDataError
+from cofactor.privacy.errors import DamagedLedgerError, KeyFileError, LedgerError, OtherDataError
 from cofactor.types import Array
 
+SECRET = 64
+"""Digits of the secret by which a run knows its data again."""
 Costs = Mapping[str, Cost]
 """The price of every array of a round."""
 
@@ -115,11 +117,15 @@ class Beside:
                     f"{path}: expected the secret by which this run knows its data again, found none; put it back, or "
                     "start a new run, with another checkpoint."
                 )
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(secrets.token_hex(32))
-                file.flush()
-                os.fsync(file.fileno())
-        return path.read_bytes()
+            with files.atomic(path, owned.OWNER_ONLY) as file:
+                file.write(secrets.token_hex(SECRET // 2).encode())
+        found = owned.read(path, "the secret of a run", "start a new run, with another checkpoint")
+        if len(found) != SECRET or set(found) - set(b"0123456789abcdef"):
+            raise KeyFileError(
+                f"{path}: expected the secret by which this run knows its data again, {SECRET} hexadecimal digits. "
+                f"Found {len(found)} bytes that are not; put it back, or start a new run, with another checkpoint."
+            )
+        return found
 
     def know(self, data: str) -> None:
         """Refuse to go on with other data than those that were charged for; write down these from now on."""

@@ -11,17 +11,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from cofactor.privacy import owned
 from cofactor.privacy.errors import KeyFileError
+from cofactor.privacy.owned import OWNER_ONLY
 from cofactor.privacy.secure_sum import primitives
 
 PRIVATE, PUBLIC = ".key", ".pub"
-OWNER_ONLY = 0o600
 
 
 class KeyPair(NamedTuple):
@@ -57,15 +57,7 @@ def fingerprint(public: bytes) -> str:
 def read_private(path: Path | str) -> KeyPair:
     """Read the private key of a client; one that others may read is refused."""
     file = Path(path)
-    try:
-        mode, text = stat.S_IMODE(file.stat().st_mode), file.read_bytes()
-    except OSError as error:
-        raise KeyFileError(f"{file}: expected the private key of a client, found: {error.strerror}.") from None
-    if os.name == "posix" and mode & 0o077:
-        raise KeyFileError(
-            f"{file}: expected permissions 600 (its owner alone may read it), found {mode:o}. Run: chmod 600 '{file}'. "
-            "If somebody else may have read it, make a new key and give the new .pub file to all clients."
-        )
+    text = owned.read(file, "the private key of a client", "make a new key and give the new .pub file to all clients")
     try:
         return KeyPair(*primitives.read_private_text(text))
     except ValueError:
