@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -53,6 +54,18 @@ def test_two_runs_add_up_and_a_third_is_refused_without_a_trace(site) -> None:
     assert cofactor("ledger", "show", "site.jsonl", cwd=site).stdout.count("Gaussian") >= 4
     assert len(json.loads(cofactor("ledger", "show", "site.jsonl", "--json", cwd=site).stdout)) == 5
     assert RunFolder(site / "one").config().ledger == str((site / "site.jsonl").resolve())
+
+
+def test_a_total_of_clients_is_for_zero_out_neighbours(tmp_path) -> None:
+    """That a client takes part is known to all: what is hidden is what it holds."""
+    cofactor("ledger", "new", "site.jsonl", "--epsilon", 2, "--delta", 1e-3, "--unit", "client", cwd=tmp_path)
+    spent, budget = cofactor("privacy", "spend", "site.jsonl", cwd=tmp_path).stdout.splitlines()
+    for line in (spent, budget):
+        assert "(unit: client; neighbours: zero out one;" in line
+    for words in (("fit",), ("privacy", "plan"), ("ledger", "new")):
+        told = re.sub(r"[\s│]+", " ", cofactor(*words, "--help", cwd=tmp_path).stdout)
+        assert "presence" not in told
+        assert "replaced by nothing" in told
 
 
 def test_what_is_wrong_with_a_ledger_is_one_line(site, monkeypatch) -> None:

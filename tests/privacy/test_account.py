@@ -95,6 +95,12 @@ def test_estimators_take_a_ledger_too(site) -> None:
         FederatedNMF(2, privacy=Privacy(1, 1e-2, unit="client", ledger=site)).fit(Xs)
 
 
+@pytest.mark.parametrize(("unit", "relation"), [("record", "add/remove one"), ("client", "zero out one")])
+def test_a_ledger_says_how_neighbours_of_its_unit_differ_before_anything_is_charged(tmp_path, unit, relation) -> None:
+    made = account.new(tmp_path / "of.jsonl", epsilon=1, delta=DELTA, unit=unit)
+    assert (made.spent().unit, made.spent().relation) == (unit, relation)
+
+
 SAME = {
     "reversed clients": lambda: Xs[::-1],
     "another split": lambda: [np.vstack(Xs)[:4], np.vstack(Xs)[4:]],

@@ -15,6 +15,9 @@ from cofactor.cli.console import Console
 from cofactor.cli.options import Json, RunPath, pair
 
 LedgerPath = Annotated[Path, typer.Argument(help="A run folder, or a ledger over runs.")]
+UNITS = (
+    "Of what: record (one row, there or not) or client (what it holds, replaced by nothing; that it is there is known)."
+)
 privacy = typer.Typer(help="What a budget buys, and what a run has spent.", no_args_is_help=True)
 ledger = typer.Typer(help="What left each client, and what all runs on the same data cost.", no_args_is_help=True)
 
@@ -29,7 +32,7 @@ def plan(
     features: Annotated[int | None, typer.Option(help="Number of features.")] = None,
     rows: Annotated[int | None, typer.Option(help="Number of rows of all clients.")] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients.")] = None,
-    unit: Annotated[str, typer.Option(help="Whose presence is hidden: record or client.")] = "record",
+    unit: Annotated[str, typer.Option(help=UNITS)] = "record",
     clip: Annotated[float | None, typer.Option(help="Bound of a row, or of a client's update.")] = None,
     secure: Annotated[bool, typer.Option("--secure", help="With secure summation.")] = False,
     curious: Annotated[int, typer.Option(help="With --secure: clients that may use what they know of a sum.")] = 1,
@@ -100,7 +103,7 @@ def new(
     path: Annotated[Path, typer.Argument(help="The ledger to begin, as site.jsonl; its key is made beside it.")],
     epsilon: Annotated[float, typer.Option(help="The total of all runs on the same data.")],
     delta: Annotated[float, typer.Option(help="Below 1 / number of units.")],
-    unit: Annotated[str, typer.Option(help="Whose presence is hidden: record or client.")] = "record",
+    unit: Annotated[str, typer.Option(help=UNITS)] = "record",
 ) -> None:
     """Begin a ledger over runs: what all runs on the same data together may cost.
 

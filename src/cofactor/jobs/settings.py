@@ -72,7 +72,9 @@ class Settings:
     duplicates: str = option("error", "With --ratings: ratings given twice; error or mean.")
     epsilon: float | None = option(None, "Privacy: the total of the whole run.")
     delta: float | None = option(None, "With --epsilon: below 1 / number of units.")
-    unit: str | None = option(None, "With --epsilon: whose presence is hidden; record or client.")
+    unit: str | None = option(
+        None, "With --epsilon: record (one row, there or not) or client (what it holds, replaced by nothing)."
+    )
     clip: float | None = option(None, "With --epsilon: bound of a row, or of a client's update.")
     rows: int | None = option(None, "With --epsilon: the rows of all clients, if public; delta is checked against it.")
     ledger: str | None = option(

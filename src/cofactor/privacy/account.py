@@ -78,7 +78,7 @@ class Account:
 
     @property
     def unit(self) -> Unit:
-        """Whose presence the total is for."""
+        """What the total is for: one record, or what one client holds."""
         return Unit(self.entries[0]["unit"])
 
     @property
@@ -95,7 +95,7 @@ class Account:
 
     def spent(self) -> Spend:
         """Return what all runs cost together."""
-        return replace(spend(self.costs(), self.budget.delta), unit=self.unit)
+        return replace(spend(self.costs(), self.budget.delta), unit=self.unit, relation=self.unit.relation)
 
     def faults(self) -> list[str]:
         """Say what is wrong with the file; a key that is here must be the one that it names."""

@@ -17,7 +17,10 @@ from cofactor.privacy.gaussian import check_delta, check_positive
 
 
 class Unit(StrEnum):
-    """Whose presence is hidden: one record, or everything of one client."""
+    """What a total is for: one record, there or not; or what one client holds, replaced by nothing (zero-out).
+
+    That a client takes part, its name and the number of clients are known to all.
+    """
 
     RECORD = "record"
     CLIENT = "client"

@@ -30,12 +30,14 @@ SEED = 32
 
 @dataclass(frozen=True)
 class Privacy:
-    """What is asked for: all releases of the whole run together are (epsilon, delta)-private, add/remove neighbours.
+    """What is asked for: all releases of the whole run together satisfy (epsilon, delta) for neighbours of one unit.
 
-    ``unit`` is whose presence is hidden: one "record" (row) or one whole "client". ``clip`` bounds what one of them
-    contributes: the norm of a row (None: every row is scaled to norm 1), or of a client's update. ``insecure_seed``
-    makes the noise reproducible, and the run not private. With secure sums, of the clients that answer so many may be
-    ``curious``: they subtract their own noise from a sum, and what the others added is still enough.
+    With ``unit="record"`` neighbours differ by one row that is there or is not (add/remove). With ``unit="client"``
+    what one client holds is replaced by nothing (zero-out), and that it takes part is known. ``clip`` bounds what one
+    unit contributes: the norm of a row (None: every row is scaled to norm 1), or of a client's update.
+    ``insecure_seed`` makes the noise reproducible, and the run not private. With secure sums, of the clients that
+    answer so many may be ``curious``: they subtract their own noise from a sum, and what the others added is still
+    enough.
     ``ledger`` is the file of a ledger over all runs on these data (:mod:`cofactor.privacy.account`): the run is added
     to it, and refused where it exceeds its total.
 
