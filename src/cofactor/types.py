@@ -23,18 +23,29 @@ class CofactorError(ValueError):
 
 
 class DataError(CofactorError):
-    """A client's data cannot be factorized as it is; ``column`` is where, for whoever knows its name."""
+    """A client's data cannot be factorized as it is; ``column`` is where, for whoever knows its name.
 
-    def __init__(self, text: str, column: int | None = None) -> None:
+    What it says is for the client itself. In a private run others are only ``told`` that there was something.
+    """
+
+    def __init__(self, text: str, column: int | None = None, told: str | None = None) -> None:
         super().__init__(text)
-        self.column = column
+        self.column, self.told = column, told
 
     def named(self, names: Sequence[str]) -> DataError:
         """Return the same error with the name of its column."""
         if self.column is None:
             return self
         here = f"column {self.column}"
-        return DataError(str(self).replace(here, f"{here} ({names[self.column]!r})", 1))
+        return DataError(str(self).replace(here, f"{here} ({names[self.column]!r})", 1), told=self.told)
+
+    def kept(self, client: object) -> DataError:
+        """Return the same error of a private run, in which others are not told what was found, nor where."""
+        told = (
+            f"client {client}: expected data of the declared kind, such as finite values >= 0, found others. What was "
+            "found, and where, is for that client alone: check the data there before a private run."
+        )
+        return DataError(str(self), self.column, told)
 
 
 class ClientError(CofactorError):

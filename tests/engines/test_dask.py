@@ -429,6 +429,9 @@ def test_what_goes_wrong_on_a_worker_names_the_client(engine, Xs):
     for method, data, kind, text in cases:
         with pytest.raises(kind, match=text):
             run(method, data, rounds=4, engine=engine)
+    private, told = catalog.make("dp-moments", 3, privacy=Privacy(1, 1e-6)), "expected data of the declared kind"
+    with pytest.raises(DataError, match=f"^client 4: {told}, such as finite values >= 0, found others[^0-9]*$"):
+        run(private, [dask.delayed(X) for X in holes], engine=engine)
     run(exact, Xs, rounds=1, engine=engine)
 
 

@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 from cofactor import FederatedNMF, kinds, run
+from cofactor.engines.team import told_of
 from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local import arrays
 from cofactor.methods import catalog
@@ -186,3 +187,17 @@ def test_what_lies_under_a_mask_is_no_data() -> None:
     np.testing.assert_array_equal(seen.components_, filled.components_)
     whole = np.ma.masked_array(np.ones((8, 4)), mask=False)
     assert FederatedNMF(1).fit([whole]).reconstruction_err_ < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["real", "gaps", "boolean", "ratings", "clusters"])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_what_a_private_run_finds_in_data_is_told_to_their_client_alone(kind, form):
+    """The domain is declared; where data leave it, how often and with what value is as exact as any other cell."""
+    with pytest.raises(DataError) as own:
+        kinds.check(kind, [form(with_cell(-np.inf))], clients=["north"], features=list("abcd"), private=True)
+    assert own.value.told.startswith("client north: expected data of the declared kind")
+    assert told_of(own.value) == own.value.told
+    assert not any(word in own.value.told for word in ("row", "column", "inf", "cell", "3", "1"))
+    with pytest.raises(DataError) as plain:
+        kinds.check(kind, [form(with_cell(-np.inf))], clients=["north"], features=list("abcd"))
+    assert (plain.value.told, str(plain.value)) == (None, str(own.value))

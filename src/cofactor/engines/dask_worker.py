@@ -23,9 +23,9 @@ from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Finished, Work
 from cofactor.engines.history import Round
 from cofactor.engines.host import Host
-from cofactor.engines.team import Team, text_of
+from cofactor.engines.team import Team, text_of, told_of
 from cofactor.method import Method, total
-from cofactor.types import Array, ClientError, CofactorError, Local, Message, Shared
+from cofactor.types import Array, ClientError, CofactorError, DataError, Local, Message, Shared
 
 Outcome = tuple[Any, Exception | None]
 """What an order led to, or what went wrong."""
@@ -91,7 +91,11 @@ class Hosted:
         self.limit = self.threads if len(data) == 1 else 1
         try:
             kind = kinds.named(self.terms.method.traits.kind)
-            self.data = [X if self.terms.checked else kind.check(X, j) for j, X in enumerate(data, first)]
+            private = self.terms.method.traits.allowance is not None
+            self.data = [
+                X if self.terms.checked else kinds.check_one(kind, X, j, private=private)
+                for j, X in enumerate(data, first)
+            ]
         except Exception as error:
             self.error = error
         HERE[name] = self
@@ -113,7 +117,9 @@ def carry_out(held: Any, name: str, order: bytes) -> Outcome:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return the error, or what it says where it cannot travel."""
+    """Return the error, or what it says where it cannot, or must not, travel."""
+    if isinstance(error, DataError) and error.told is not None:
+        return DataError(told_of(error))
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

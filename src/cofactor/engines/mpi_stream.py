@@ -19,7 +19,7 @@ import numpy as np
 from cofactor.engines.contract import Answer, Callback, Streamed, Watch
 from cofactor.engines.host import Host
 from cofactor.engines.stream import PAUSE, Live
-from cofactor.engines.team import ProcessError, Team, text_of
+from cofactor.engines.team import ProcessError, Team, text_of, told_of
 from cofactor.plan import Stream
 from cofactor.types import CofactorError, Shared
 
@@ -97,7 +97,7 @@ def _answer(host: Host, order: Work) -> Answer | Failure:
     try:
         return host.step(order.shared, order.step, np.array([host.first]))[0]
     except Exception as error:
-        return Failure(text_of(error))
+        return Failure(told_of(error))
 
 
 def _lead(

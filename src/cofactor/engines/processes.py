@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.engines.team import ProcessError, Team, text_of
+from cofactor.engines.team import ProcessError, Team, text_of, told_of
 from cofactor.types import Array, CofactorError
 
 
@@ -24,10 +24,11 @@ class Processes(Team):
 
         Processes that meet at different places would wait for each other for ever: that is an error too.
         """
-        told = self.comm.allgather((where, None if error is None else text_of(error), value))
+        told = self.comm.allgather((where, None if error is None else told_of(error), value))
         for process, (_, text, _) in enumerate(told):
             if text is not None:
-                raise ProcessError(f"process {process}: {text}") from error
+                own = error is not None and process == self.here
+                raise ProcessError(f"process {process}: {text_of(error) if own and error else text}") from error
         for process, (place, _, _) in enumerate(told):
             if place != told[0][0]:
                 raise ProcessError(

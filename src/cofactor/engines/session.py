@@ -89,7 +89,7 @@ def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False
                 "all; start fewer processes."
             )
         checked = isinstance(Xs, kinds.Checked) or (team.count > 1 and not len(Xs))
-        data = list(Xs) if checked else kinds.check(method.traits.kind, Xs, first=first, empty=private)
+        data = list(Xs) if checked else kinds.check(method.traits.kind, Xs, first=first, private=private)
     forms = team.exchange("the data", [(X.shape[1], X.dtype.str) for X in data])
     features = next(form[0][0] for form in forms if form)
     for process, form in enumerate(forms):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from cofactor.types import Array, ClientError, CofactorError
+from cofactor.types import Array, ClientError, CofactorError, DataError
 
 T = TypeVar("T")
 LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -88,6 +88,11 @@ def speaks() -> bool:
     if mpi is not None:
         return bool(mpi.COMM_WORLD.Get_rank() == 0)
     return next((os.environ[name] for name in LAUNCHERS if name in os.environ), "0") == "0"
+
+
+def told_of(error: Exception) -> str:
+    """Return what an error says to others: of a client's data in a private run, not what was found in them."""
+    return error.told if isinstance(error, DataError) and error.told is not None else text_of(error)
 
 
 def text_of(error: Exception) -> str:

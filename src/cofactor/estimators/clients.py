@@ -94,7 +94,7 @@ def split(
         tables[0], groups = set_aside(tables[0], groups)
     tables = [replace(table, X=_converted(table.X, j, convert)) for j, table in enumerate(tables)]
     names, data, known = matched(tables, features)
-    checked = kinds.check(kind, data, features=names, empty=empty)
+    checked = kinds.check(kind, data, features=names, private=empty)
     if many or groups is None:
         moved = any(table.feature_names not in (None, names) for table in tables)
         return Clients(checked, list(range(len(data))), None, names, known, moved)

@@ -140,7 +140,7 @@ def prepare(config: Config, place: Place, known: Mapping[str, Array] | None = No
         first = sum(place.together("the clients", [len(inputs.names)])[: place.here])
         with place.guard("the inputs"):
             told: dict[str, Any] = {"clients": inputs.labels(), "features": inputs.feature_names}
-            told["empty"] = plan.privacy is not None
+            told["private"] = plan.privacy is not None
             inputs = replace(inputs, data=kinds.check(method.traits.kind, inputs.data, first=first, **told))
     rounds = None if plan.stream else plan.limit(method)
     return Job(config, method, plan, inputs, names, place, rounds, prepared, asks=True)

@@ -38,13 +38,13 @@ def check(
     first: int = 0,
     clients: Sequence[object] | None = None,
     features: Sequence[str] | None = None,
-    empty: bool = False,
+    private: bool = False,
 ) -> Checked:
     """Check every client's data, and that all have the same features and one dtype (the widest).
 
     ``first`` is the number of the first client, where these are not all of them; errors call clients by their number,
-    or by the names in ``clients``, and features by theirs. ``empty`` lets clients without rows pass, which a private
-    run must not tell apart from others.
+    or by the names in ``clients``, and features by theirs. In a ``private`` run clients without rows pass, since it
+    must not tell them apart from others, and what an error found is for the client alone (:meth:`DataError.kept`).
     """
     if isinstance(Xs, Checked):
         return Xs
@@ -56,19 +56,20 @@ def check(
         )
     kind = named(kind) if isinstance(kind, str) else kind
     who = range(first, first + len(Xs)) if clients is None else clients
-    data = [check_one(kind, X, name, features, empty=empty) for X, name in zip(Xs, who, strict=True)]
+    data = [check_one(kind, X, name, features, private=private) for X, name in zip(Xs, who, strict=True)]
     return alike(data, first=first)
 
 
 def check_one(
-    kind: Kind, X: Data, client: object, features: Sequence[str] | None = None, *, empty: bool = False
+    kind: Kind, X: Data, client: object, features: Sequence[str] | None = None, *, private: bool = False
 ) -> Data:
-    """Check one client's data; errors name the feature. With ``empty`` it may have no rows."""
-    nothing = empty and X.shape[0] == 0
+    """Check one client's data; errors name the feature. In a ``private`` run it may have no rows."""
+    nothing = private and X.shape[0] == 0
     try:
         return kind.check(np.zeros((1, X.shape[1]), X.dtype), client)[:0] if nothing else kind.check(X, client)
     except DataError as error:
-        raise (error if features is None else error.named(features)) from None
+        found = error if features is None else error.named(features)
+        raise (found.kept(client) if private else found) from None
 
 
 def alike(data: Sequence[Data], *, first: int = 0) -> Checked:

@@ -14,6 +14,7 @@ from cofactor.engines.mpi import Mpi
 from cofactor.methods import catalog
 from cofactor.methods.blocks import Blocks, blocks
 from cofactor.methods.summed import Summed
+from cofactor.privacy import Privacy
 from cofactor.types import ClientError
 
 engine = Mpi()
@@ -60,6 +61,8 @@ def cases():
     hole = mine[0].copy()
     hole[4, 5] = np.nan
     yield "nan", (good, here([hole], mine)), {}
+    private = catalog.make("dp-moments", 3, privacy=Privacy(1, 1e-6))
+    yield "private", (private, here([hole], mine)), {"rounds": None}
     yield "step", (Broken(3), mine), {}
     yield "message", (Infinite(3), mine), {}
     yield "features", (good, here([mine[0][:, :8]], mine)), {}
