@@ -205,6 +205,19 @@ def test_other_noise_is_not_what_was_charged(home, tmp_path) -> None:
         resume(folder.path)
 
 
+def test_a_private_run_does_not_go_on_without_its_budget(home, tmp_path, left) -> None:
+    folder = cut(home, tmp_path / "run")
+    toml = (folder.path / "run.toml").read_text().splitlines(keepends=True)
+    bare = [line for line in toml if not line.startswith(("epsilon", "delta", "method"))]
+    (folder.path / "run.toml").write_text("".join(bare))
+    for file in folder.path.glob("checkpoint*"):
+        file.unlink()
+    with pytest.raises(LedgerError, match=r"the budget that the run began with, found none in run\.toml"):
+        resume(folder.path)
+    assert not folder.checkpoint.path.exists()
+    assert rounds_left(left) == [1]
+
+
 DYING = """
 import os, signal, sys
 from cofactor import files

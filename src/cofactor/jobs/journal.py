@@ -42,6 +42,18 @@ class Journal:
     ledger: Writer | None = None
     files: dict[str, Signed] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse to go on without the budget that the run began with."""
+        if not self.private:
+            self.place.alone("the run folder", self._check_open)
+
+    def _check_open(self) -> None:
+        if self.folder.manifest().get("privacy") is not None:
+            raise LedgerError(
+                f"{self.folder.path}: expected the budget that the run began with, found none in run.toml: what is "
+                "released would have no noise. Put epsilon and delta back, or start a new run."
+            )
+
     @property
     def private(self) -> bool:
         """Whether the run has a budget: then it is charged, and its lines are signed."""
