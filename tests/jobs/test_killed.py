@@ -271,6 +271,88 @@ def test_a_command_that_is_killed_in_its_third_round(home, tmp_path, where, time
     assert "ok: 12 entries of 3 chains" in cofactor("ledger", "verify", "run", cwd=tmp_path).stdout
 
 
+EVERY = int(os.environ.get("COFACTOR_EVERY_WRITE", "4"))
+"""Of the writes of a command, one in so many is where it is killed; 1 are all of them, which takes minutes."""
+EVERYWHERE = """
+import json, os, signal, sys
+from collections import Counter
+from pathlib import Path
+from cofactor import files
+from cofactor.cli import main
+from cofactor.methods.moments import Moments
+
+step = Moments.step
+def stepped(self, data, shared, local, t, rng):
+    with open("left", "a") as file: file.write(f"{os.getpid()}-{data[0, 0]}-{t}\\n")
+    return step(self, data, shared, local, t, rng)
+Moments.step = stepped
+
+def command(folder, *words, point=None):
+    pid = os.fork()  # what was imported is there: a command that is killed costs what it does, and no more
+    if pid == 0:
+        os.chdir(folder)
+        out = os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1), os.dup2(out, 2)
+        def reached(place, seen=[]):
+            seen.append(place)
+            if len(seen) == point: os.kill(os.getpid(), signal.SIGKILL)
+        files.reached = reached
+        sys.argv = ["cofactor", *words]
+        try: main()
+        except SystemExit as ended: sys.stdout.flush(); os._exit(ended.code or 0)
+        sys.stdout.flush(); os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def left(folder):
+    lines = (folder / "left").read_text().split() if (folder / "left").exists() else []
+    return Counter(line.split("-", 1)[1] for line in lines)
+
+found, fit = [], ["fit", *sys.argv[2:], "-k", "2", "--epsilon", "1", "--delta", "1e-6", "-q"]
+point, every = 1, int(sys.argv[1])
+for words in (fit, ["privacy", "spend", "run", "--json"], ["ledger", "verify", "run"]):  # all that is imported late
+    sys.argv = ["cofactor", *words]
+    try: main()
+    except SystemExit: pass
+Path("left").unlink()
+while True:
+    folder = Path(f"at{point}")
+    folder.mkdir()
+    code, point = command(folder, *fit, point=point), point + every
+    if code == 0: break
+    run = {"code": code, "begun": (folder / "run" / "manifest.json").exists()}
+    before = len({line.rsplit("-", 1)[1] for line in left(folder)})
+    if run["begun"]:
+        run["spend"] = command(folder, "privacy", "spend", "run", "--json")
+        run["paid"] = json.loads((folder / "said").read_text())["rounds"] - before
+    run["after"] = command(folder, *(["resume", "run", "-q"] if run["begun"] else fit))
+    run["said"] = (folder / "said").read_text()
+    run["most"] = max(left(folder).values(), default=0)
+    run["verify"] = command(folder, "ledger", "verify", "run")
+    found.append(run)
+Path("found.json").write_text(json.dumps(found))
+"""
+
+
+def test_a_command_that_is_killed_at_every_write_releases_no_round_twice(home, tmp_path) -> None:
+    """Each of the files that the command line writes: what is charged is never less than what has left."""
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", EVERYWHERE, str(EVERY), *(str(home / name) for name in FILES)],
+        cwd=tmp_path, check=True, timeout=300,
+    )  # fmt: skip
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert len(found) * EVERY > 30
+    assert Counter(run["after"] for run in found).keys() == {0, 2}
+    for point, run in enumerate(found):
+        assert run["code"] == -signal.SIGKILL, (point, run)
+        assert run["verify"] == 0, (point, run)
+        assert run["most"] <= 1, (point, run)
+        if run["begun"]:
+            assert run["spend"] == 0, (point, run)
+            assert run["paid"] >= 0, (point, run)
+        if run["after"] == 2:
+            assert "which may have been released: it is charged" in run["said"], (point, run)
+
+
 def test_a_run_that_began_with_a_ledger_does_not_go_on_without(home, tmp_path, left) -> None:
     account.new(tmp_path / "site.jsonl", epsilon=4, delta=1e-6)
     with pytest.raises(Killed):
