@@ -172,7 +172,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         kind = kinds.KINDS[method.traits.kind]
         work = [Measure(kind, method)] * len(formed)
         outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
-        self._made, self._preparation = method, preparation
+        self._made, self._preparation, self._chosen = method, preparation, (chosen, options)
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
         if given.weight is not None and given.cells is None:  # codes of the rows themselves
             self.codes_ = [self._codes(X) for X in whole]

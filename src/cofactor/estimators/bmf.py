@@ -119,6 +119,7 @@ class FederatedBMF(Kept):
     _dtype = "numeric"
     _kind = ZERO_ONE
     remade = "boolean-exact"
+    told = ("align", "aggregate", "sweeps", "threshold")
 
     def _convert(self, X: Any, client: Any) -> Data:
         return to_bits(X, client=client, threshold=self.threshold)

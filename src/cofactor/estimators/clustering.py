@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
-from cofactor.estimators.base import Federated
 from cofactor.estimators.given import NOTHING, Given
+from cofactor.estimators.keeping import Kept
 from cofactor.kinds.kind import Score
 from cofactor.kinds.numbers import CLUSTERED
 from cofactor.method import Method
@@ -23,7 +23,7 @@ from cofactor.methods.clusters import labels
 from cofactor.types import Array, CofactorError, Data
 
 
-class FederatedKMeans(ClusterMixin, Federated):
+class FederatedKMeans(ClusterMixin, Kept):
     """Cluster centres H shared by all clients; which row belongs to which of them stays with the client.
 
     Clients begin by clustering alone (no centre of fewer than two rows leaves), and the server runs weighted k-means++
@@ -68,6 +68,7 @@ class FederatedKMeans(ClusterMixin, Federated):
 
     _dtype = (np.float64, np.float32)
     _kind = CLUSTERED
+    remade = "k-means"
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ class Factored(Kept):
     alpha_H: Any
     l1_ratio: Any
     orthogonality: Any
+    own_components_: list[Array] | None = None
 
     def _codes(self, X: Data) -> Array:
         return self._refit()(X, self._factor)
@@ -45,7 +46,7 @@ class Factored(Kept):
 
     def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
         weight, H = self._made.traits.apart, self.components_
-        self.own_components_: list[Array] | None = None
+        self.own_components_ = None
         if weight is not None and self.codes_:
             small = [str(c) for c, W in zip(self.clients_, self.codes_, strict=True) if len(W) < len(H)]
             if small:
@@ -131,9 +132,12 @@ class Factored(Kept):
             self.fit(X)
             self._kept: list[Summary] = []
         elif "_kept" not in vars(self):  # rows of a fit: of them codes are left
-            self._kept = (
-                [growing.recalled([devices.plain(W) for W in self.codes_], self._factor)] if self.codes_ else []
-            )
+            if not self.codes_:
+                raise CofactorError(
+                    "partial_fit: expected the codes of the rows that were fitted, found none: the model was loaded, "
+                    "or its clients are on other machines. Begin at its factor: fit(X, H=model.components_)."
+                )
+            self._kept = [growing.recalled([devices.plain(W) for W in self.codes_], self._factor)]
         data, k, seed = self._new_data(X), len(self.components_), seed_of(self.random_state)
         self._kept = [*self._kept, *(growing.summary(x, k, seed) for x in data)]
         if first:

@@ -3,46 +3,94 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.estimators import saved
-from cofactor.estimators.base import Federated
+from cofactor.estimators.base import TAKES, Federated
+from cofactor.method import Method
 from cofactor.methods.build import Facts, build
 from cofactor.plan import Plan
 from cofactor.types import Array, CofactorError
 
+BITS = "FederatedBMF"
+FACTORS = {"FederatedNMF": "numbers", BITS: "zeros and ones", "FederatedKMeans": "centres"}
+"""What the factor of each estimator holds."""
+
 
 class Kept(Federated):
-    """A fitted model ``X ~ W H`` whose public part can be saved; ``remade`` is the method that finds codes again."""
+    """A fitted model ``X ~ W H`` whose public part can be saved.
+
+    ``remade`` is the method that finds codes of the factor of a run, whose file names none; ``told`` are parameters of
+    the constructor that say what rows are taken, and how codes are found.
+    """
 
     remade = "exact"
+    told: tuple[str, ...] = ()
     marker_scores_: Array | None = None
 
     def save(self, path: str | Path) -> None:
-        """Write the public part of the model, what the server knows, as npz: factor, names, preparation, scores."""
+        """Write the public part of the model, what the server knows, as npz: all that ``transform`` needs, no codes."""
         check_is_fitted(self)
         inputs = list(vars(self).get("feature_names_in_", [])) or None
         held = (self._factor, self.features_, inputs, self.n_features_in_, self._preparation, self.marker_scores_)
-        saved.write(Path(path), saved.Saved(*held))
+        saved.write(Path(path), saved.Saved(*held, self._settings()))
+
+    def _settings(self) -> dict[str, Any]:
+        """Return how the model was made, in plain values: nothing of any client."""
+        name, options = self._chosen
+        made = {"method": name, "options": saved.plain("options", options)} if isinstance(name, str) else {}
+        own = self.get_params(deep=False)
+        parameters = {known: saved.plain(known, own[known]) for known in self.told}
+        parameters |= {"method": self.method, "options": saved.plain("options", self.options)} if made else {}
+        budget = {"privacy": saved.budget(self._budget)} if self.privacy is not None else {}
+        return {"estimator": _family(type(self)), "parameters": parameters, "column": self._column, **budget, **made}
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what :meth:`save` wrote, or the factor.npz of a run: a model that has no codes and transforms."""
+    def load(cls, path: str | Path, *, method: Method | None = None) -> Self:
+        """Read what :meth:`save` wrote, or the factor.npz of a run: a model that has no codes and transforms.
+
+        ``method`` is the object that the model was made with, where it was no name: a file holds names only.
+        """
         held = saved.read(Path(path))
         k, m = held.factor.shape
-        method = build(cls.remade, k, Plan(), Facts(1, m, None))[0]
-        bits = method.traits.kind == "boolean"
-        if bits != (held.factor.dtype == np.uint8):
-            right = "zeros and ones: use FederatedBMF.load" if not bits else "numbers: use FederatedNMF.load"
-            raise CofactorError(f"{path}: expected a factor of {cls.__name__}, found one of {right}.")
-        model = cls(k, prepare=held.preparation.text or None) if held.preparation else cls(k)
+        how, whose = held.settings or {"method": cls.remade, "options": {}}, _whose(held, cls)
+        if whose != _family(cls):
+            raise CofactorError(
+                f"{path}: expected a factor of {cls.__name__}, found one of {FACTORS[whose]}: use {whose}.load."
+            )
+        if method is None and "method" not in how:
+            raise CofactorError(
+                f"{path}: the model was made with a method object, which a file cannot hold: expected the same object, "
+                f"{cls.__name__}.load(path, method=...). Found none."
+            )
+        chosen, options = (how["method"], how["options"]) if method is None else (method, {})
+        budget, facts = saved.allowed(how.get("privacy")), Facts(1, m, m)  # codes do not depend on how many rows were
+        made = build(chosen, k, Plan(privacy=budget), facts, options)[0]
+        given = how.get("parameters", {}) | ({} if method is None else {"method": method})
+        given |= {"prepare": held.preparation.text} if held.preparation else {}
+        given |= {} if budget is None else {"privacy": budget}
+        model = cls(k, **given)
         model.components_, model.codes_, model.clients_ = held.factor, [], []
         model.features_, model.n_features_in_ = held.features, held.width
-        model.n_components_, model._preparation, model._made = k, held.preparation, method
+        model.n_components_, model._preparation, model._made = k, held.preparation, made
+        model._chosen, model._column = (chosen, options), how.get("column")
         model.marker_scores_ = held.scores
         if held.inputs is not None:
             model.feature_names_in_ = np.array(held.inputs, dtype=object)
         return model
+
+
+def _whose(held: saved.Saved, cls: type) -> str:
+    """Return the estimator that a file is of; that of a run says only whether it is of zeros and ones."""
+    if held.settings is not None:
+        return str(held.settings["estimator"])
+    bits = held.factor.dtype == np.uint8
+    return next(name for name in (_family(cls), *FACTORS) if (name == BITS) == bits)
+
+
+def _family(kind: type) -> str:
+    """Return the estimator that a class is, or is a subclass of."""
+    return next(base.__name__ for base in kind.__mro__ if base.__name__ in TAKES)

@@ -151,6 +151,7 @@ class FederatedNMF(Factored):
         self.verbose = verbose
 
     _dtype = (np.float64, np.float32)
+    told = ("beta_loss", "alpha_W", "alpha_H", "l1_ratio", "orthogonality", "features", "layer")
 
     @property
     def _kind(self) -> Kind:  # type: ignore[override]

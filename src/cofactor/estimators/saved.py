@@ -1,7 +1,8 @@
-"""The public part of a model as one file: factor, names, preparation, marker scores; nothing of any row."""
+"""The public part of a model as one file: factor, names, preparation, scores, settings; nothing of any row."""
 
 from __future__ import annotations
 
+import json
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,16 +12,24 @@ import numpy as np
 
 from cofactor.data.preparation import Preparation
 from cofactor.files import atomic
+from cofactor.privacy.accountant import Unit
+from cofactor.privacy.allowance import Privacy
 from cofactor.select.markers import SCORES
 from cofactor.types import Array, CofactorError
 
 UNNAMED = "feature"
 """Begins the names of features without names, as run folders write them."""
+SETTINGS = "settings"
+SHOWN = ("epsilon", "delta", "clip", "curious")
+"""What a budget tells everybody: neither its ledger, nor the seed that would take its noise away."""
 
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A factor (k x m), the names of its features, and of those before preparation, and what else all may know."""
+    """A factor (k x m), the names of its features, and of those before preparation, and what else all may know.
+
+    ``settings`` say how the model was made, in plain values; None for the factor of a run.
+    """
 
     factor: Array
     features: list[str] | None = None
@@ -28,6 +37,7 @@ class Saved:
     width: int = 0
     preparation: Preparation = field(default_factory=Preparation)
     scores: Array | None = None
+    settings: dict[str, Any] | None = None
 
 
 def arrays(held: Saved) -> dict[str, Array]:
@@ -36,6 +46,7 @@ def arrays(held: Saved) -> dict[str, Array]:
     found: dict[str, Any] = {name: np.array(value) for name, value in named.items() if value is not None}
     found |= {"input_width": np.array(held.width)} if held.preparation else {}
     found |= {} if held.scores is None else {SCORES: held.scores}
+    found |= {} if held.settings is None else {SETTINGS: np.array(json.dumps(held.settings))}
     return {"factor": held.factor, **found, **held.preparation.arrays()}
 
 
@@ -70,16 +81,43 @@ def read(path: Path) -> Saved:
     if H is None or H.ndim != 2 or "biases" in found:
         what = "a model of ratings: use FederatedMF.load" if "biases" in found else ", ".join(found) or "nothing"
         raise CofactorError(f"{path}: expected a factor (k x m), found {what}.")
-    names, inputs = (_names(found.get(name)) for name in ("feature_names", "input_names"))
+    settings = json.loads(str(found[SETTINGS])) if SETTINGS in found else None
+    counted = settings is None
+    names, inputs = (_names(found.get(name), counted=counted) for name in ("feature_names", "input_names"))
     if names is not None and len(names) != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} feature names, found {len(names)}.")
     width = int(found["input_width"]) if "input_width" in found else H.shape[1]
-    return Saved(H, names, inputs or names, width, Preparation.from_arrays(found), found.get(SCORES))
+    return Saved(H, names, inputs or names, width, Preparation.from_arrays(found), found.get(SCORES), settings)
 
 
-def _names(found: Array | None) -> list[str] | None:
-    """Return names of features; those that a run folder counts are none."""
+def _names(found: Array | None, *, counted: bool) -> list[str] | None:
+    """Return names of features; those that a run folder has counted are none."""
     if found is None:
         return None
     names = [str(name) for name in found]
-    return None if names == [f"{UNNAMED}{i}" for i in range(len(names))] else names
+    return None if counted and names == [f"{UNNAMED}{i}" for i in range(len(names))] else names
+
+
+def plain(name: str, value: Any) -> Any:
+    """Return a setting as JSON holds it, or say which is none."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {str(key): plain(f"{name}: {key}", each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(name, each) for each in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise CofactorError(f"{name}: expected plain values to save (numbers, texts), found {type(value).__name__}.")
+
+
+def budget(privacy: Privacy | None) -> dict[str, Any] | None:
+    """Return what everybody may know of a budget."""
+    if privacy is None:
+        return None
+    return {**{name: plain(name, vars(privacy)[name]) for name in SHOWN}, "unit": str(Unit(privacy.unit).value)}
+
+
+def allowed(found: dict[str, Any] | None) -> Privacy | None:
+    """Return the budget that they say."""
+    return None if found is None else Privacy(**found)

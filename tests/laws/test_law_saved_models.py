@@ -1,0 +1,175 @@
+"""Law: a model that was saved and loaded finds the codes that it found before, whatever it is, and tells nothing."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF
+from cofactor.methods import catalog
+from cofactor.methods.summed import Summed
+from cofactor.privacy import Privacy
+from cofactor.types import CofactorError
+
+GENES = [f"g{i}" for i in range(12)]
+ROWS = (31, 17)
+SITES = ("kantonsspital", "polyclinic")
+
+
+def frames(seed=0):
+    rng = np.random.default_rng(seed)
+    H = rng.gamma(0.5, size=(3, 12))
+    return [pd.DataFrame(rng.poisson(3 * rng.gamma(1, size=(n, 3)) @ H) + 0.0, columns=GENES) for n in ROWS]
+
+
+def lacking(seed=0):
+    a, b = frames(seed)
+    return [a.drop(columns=["g1"]), b.drop(columns=["g4", "g5"])]
+
+
+def gapped(seed=0):
+    return [frame.mask(np.random.default_rng(1).uniform(size=frame.shape) < 0.1) for frame in frames(seed)]
+
+
+def arrays(seed=0):
+    return [frame.to_numpy() for frame in frames(seed)]
+
+
+def counted(seed=0):
+    return [frame.set_axis([f"feature{i}" for i in range(12)], axis=1) for frame in frames(seed)]
+
+
+def nmf(rounds=3, **how):
+    return FederatedNMF(3, random_state=0, rounds=rounds, tol=0, **how)
+
+
+PRIVATE = Privacy(epsilon=5, delta=1e-3, insecure_seed=7130559)
+MODELS = {
+    "exact": (nmf(), frames),
+    "arrays": (nmf(), arrays),
+    "names that count": (nmf(), counted),
+    "kullback-leibler": (nmf(beta_loss="kullback-leibler"), frames),
+    "beta 1.5": (nmf(beta_loss=1.5, alpha_W=0.05), frames),
+    "penalties": (nmf(alpha_W=0.5, alpha_H=np.float64(0.1), l1_ratio=0.3), frames),
+    "orthogonality": (nmf(orthogonality=0.5), frames),
+    "union": (nmf(features="union"), lacking),
+    "intersection": (nmf(features="intersection"), lacking),
+    "gaps": (nmf(method="exact-gaps"), gapped),
+    "gaps under a loss": (nmf(method="exact-gaps", beta_loss=1), gapped),
+    "shared-own": (nmf(method="shared-own", options={"weight": 2.0}), frames),
+    "consensus": (nmf(method="consensus", options={"starts": 4}), frames),
+    "options": (nmf(options={"start": "random", "codes_penalty": (0.4, 0.1)}), frames),
+    "auto": (nmf(method="auto"), frames),
+    "prepared": (nmf(prepare="library=50,log1p,hvg=8"), frames),
+    "private": (nmf(privacy=PRIVATE), frames),
+    "outliers aside": (nmf(method="dp-moments", privacy=PRIVATE, options={"outliers": 0.5}), frames),
+    "bits": (
+        FederatedBMF(3, random_state=0, method="felb", rounds=3, sweeps=1),
+        lambda s=0: [X > 2 for X in arrays(s)],
+    ),
+    "bits with a threshold": (FederatedBMF(3, threshold=2.5, random_state=0), frames),
+    "k-means": (FederatedKMeans(3, random_state=0), arrays),
+    "simplex": (FederatedKMeans(3, method="simplex", rounds=3, random_state=0), frames),
+}
+"""Models, and what they are fitted to."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loaded_model_finds_the_same_codes(name, tmp_path):
+    model, data = MODELS[name]
+    model.fit(data())
+    model.save(tmp_path / "model.npz")
+    again = type(model).load(tmp_path / "model.npz")
+    for X in (data(), data(1)):
+        for before, after in zip(model.transform(X), again.transform(X), strict=True):
+            np.testing.assert_allclose(after, before, rtol=0, atol=1e-12)
+    again.save(tmp_path / "again.npz")
+    with np.load(tmp_path / "model.npz") as first, np.load(tmp_path / "again.npz") as second:
+        assert {k: a.tolist() for k, a in first.items()} == {k: a.tolist() for k, a in second.items()}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", [*catalog.names("real"), *catalog.names("blocks")])
+def test_every_method_is_rebuilt(method, tmp_path):
+    model = nmf(1, method=method).fit(arrays()[:1] if method in catalog.names("blocks") else arrays())
+    model.save(tmp_path / "model.npz")
+    X = arrays(1)[0]
+    np.testing.assert_allclose(FederatedNMF.load(tmp_path / "model.npz").transform(X), model.transform(X), atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_private_is_in_the_file(name, tmp_path):
+    model, data = MODELS[name]
+    whole = np.vstack(data()) if name in ("arrays", "k-means", "bits") else pd.concat(data())
+    if name in ("union", "intersection"):  # of one frame all clients have the same features
+        whole = pd.concat(frames())
+    if name not in ("private", "outliers aside"):
+        model.fit(whole, groups=np.repeat(SITES, ROWS))
+        assert model.clients_ == list(SITES)
+    else:
+        model.fit(data())
+    model.save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as file:
+        held = {name: file[name] for name in file.files}
+    told = json.dumps({name: a.tolist() for name, a in held.items()})
+    assert not [site for site in SITES if site in told]
+    assert not [name for name, a in held.items() if {*ROWS, sum(ROWS)} & set(a.shape)]
+    assert str(PRIVATE.insecure_seed) not in told  # it would take the noise away
+    settings = json.loads(str(held["settings"]))
+    assert set(settings) <= {"estimator", "parameters", "privacy", "column", "method", "options"}
+    assert not {"random_state", "engine", "callbacks", "ledger", "insecure_seed"} & set(settings["parameters"])
+
+
+def test_ratings_of_new_users_are_the_same(tmp_path):
+    triples = (["ann", "ann", "bob", "bob", "cy"], ["x", "y", "x", "z", "x"], [5.0, 1.0, 4.0, 2.0, 5.0])
+    for how in ({"ridge": 0.3}, {"implicit": True, "alpha": 3.0}, {"biases": False, "rating_range": (1, 5)}):
+        model = FederatedMF(2, random_state=0, **how).fit(triples)
+        model.save(tmp_path / "model.npz")
+        again, new = FederatedMF.load(tmp_path / "model.npz"), sparse.csr_matrix([[4.0, 0, 1]])
+        np.testing.assert_allclose(again.transform(new), model.transform(new), atol=1e-12)
+        with np.load(tmp_path / "model.npz") as file:
+            assert not [a for a in file.values() if "ann" in a.ravel().tolist()]
+
+
+def test_weights_of_cells_are_no_part_of_new_rows(tmp_path):
+    data = arrays()
+    model = nmf().fit(data, cell_weight=[np.where(X > 3, 0.5, 1) for X in data])
+    model.save(tmp_path / "model.npz")
+    again = FederatedNMF.load(tmp_path / "model.npz")
+    np.testing.assert_allclose(again.transform(data[0]), model.transform(data[0]), atol=1e-12)
+
+
+def test_a_column_of_groups_is_set_aside_again(tmp_path):
+    whole = pd.concat(frames()).assign(site=np.repeat(SITES, ROWS))
+    model = nmf().fit(whole, groups="site")
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_allclose(FederatedNMF.load(tmp_path / "model.npz").transform(whole), model.transform(whole))
+
+
+def test_what_a_loaded_model_cannot_do_is_said(tmp_path):
+    file = tmp_path / "model.npz"
+    model = nmf(method="shared-own").fit(arrays())
+    model.save(file)
+    again = FederatedNMF.load(file)
+    assert again.own_components_ is None  # they stay with their clients
+    with pytest.raises(CofactorError, match=r"partial_fit: expected the codes .* Begin at its factor"):
+        again.partial_fit(arrays(1))
+    assert len(nmf().fit(arrays(1), H=again.components_).components_) == 3
+    with pytest.raises(CofactorError, match=r"found one of numbers: use FederatedNMF\.load"):
+        FederatedKMeans.load(file)
+    FederatedKMeans(3, random_state=0).fit(arrays()).save(file)
+    with pytest.raises(CofactorError, match=r"found one of centres: use FederatedKMeans\.load"):
+        FederatedNMF.load(file)
+
+
+def test_a_method_object_is_given_again(tmp_path):
+    model = nmf(method=Summed(3)).fit(arrays())
+    model.save(tmp_path / "model.npz")
+    with pytest.raises(CofactorError, match=r"made with a method object.*load\(path, method=\.\.\.\)"):
+        FederatedNMF.load(tmp_path / "model.npz")
+    again, X = FederatedNMF.load(tmp_path / "model.npz", method=Summed(3)), arrays(1)[0]
+    np.testing.assert_allclose(again.transform(X), model.transform(X), atol=1e-12)
