@@ -75,6 +75,17 @@ def test_rank_by_itself(counts):
         FederatedNMF("auto", privacy=Privacy(1, 1e-3)).fit(counts)
 
 
+def test_a_rank_scan_is_refused_where_it_would_show_or_cannot_read(counts):
+    with pytest.raises(PrivacyError, match=r"'auto' is refused with secure sums: .* needs each client's summary"):
+        FederatedNMF("auto", secure=True).fit("no data are read")
+    with pytest.raises(CofactorError, match=r"'auto': expected a method without gaps, found 'exact-gaps'.*number"):
+        FederatedNMF("auto", method="exact-gaps").fit("no data are read")
+    frames = [pd.DataFrame(X[:, j : j + 15], columns=[f"g{i}" for i in range(j, j + 15)]) for j, X in enumerate(counts)]
+    with pytest.raises(CofactorError, match=r"'auto': expected the same features .* features='intersection'"):
+        FederatedNMF("auto", features="union").fit(frames)
+    assert FederatedNMF("auto", features="intersection", random_state=0).fit(frames).n_components_ >= 2
+
+
 def test_own_parts(counts):
     model = FederatedNMF(4, method="shared-own", random_state=0).fit(counts)
     assert [V.shape for V in model.own_components_] == [(4, 20)] * 3

@@ -193,9 +193,26 @@ class FederatedNMF(Factored):
             raise CofactorError("init='random': expected neither W nor H to begin at; take init='custom'.")
         if W is not None and self.engine is not None:
             raise CofactorError("W: expected clients in this process (engine=None) to begin at codes; give H instead.")
+        if self.n_components == "auto":
+            self._refuse_scan()
         if self._budget is not None:
             self._refuse_private(W, {"sample_weight": sample_weight, "cell_weight": cell_weight})
         return Given(H, W, sample_weight, cell_weight, losses.number(self.beta_loss))
+
+    def _refuse_scan(self) -> None:
+        """Refuse a rank scan that would show, or cannot read, what the fit itself could."""
+        if self._budget is not None:
+            raise PrivacyError("n_components='auto' is refused in a private fit: it reads all rows without noise.")
+        if self.secure:
+            raise PrivacyError(
+                "n_components='auto' is refused with secure sums: the rank scan needs each client's summary. Give a "
+                "number, found on public data, or by a scan without secure=True."
+            )
+        if self._kind is GAPPED:
+            raise CofactorError(
+                f"n_components='auto': expected a method without gaps, found {self.method!r}: the rank scan hides "
+                "cells of its own. Give a number."
+            )
 
     def _refuse_private(self, W: Any, weights: dict[str, Any]) -> None:
         """Refuse what would read rows without noise, before any row is read."""
@@ -207,8 +224,6 @@ class FederatedNMF(Factored):
                 "W is refused in a private fit: the factor to begin at would be computed from all rows without noise. "
                 "Give a public factor H instead."
             )
-        if self.n_components == "auto":
-            raise PrivacyError("n_components='auto' is refused in a private fit: it reads all rows without noise.")
 
     def _asked(self, given: Given) -> tuple[str | Method, dict[str, Any]]:
         """Return the method, which another loss changes, and options of penalties and of a start that is given."""
@@ -236,6 +251,11 @@ class FederatedNMF(Factored):
     def _rank(self, facts: Facts, data: list[Data]) -> int:
         if self.n_components != "auto":
             return super()._rank(facts, data)
+        if facts.groups is not None:
+            raise CofactorError(
+                "n_components='auto': expected the same features at every client, found clients that lack some; give a "
+                "number, or take features='intersection'."
+            )
         return select_rank(data, seed=seed_of(self.random_state), engine=self.engine).suggestion
 
     def __sklearn_tags__(self) -> Tags:
