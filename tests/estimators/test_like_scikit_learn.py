@@ -354,6 +354,23 @@ def test_new_rows_after_a_fit():
         model(beta_loss=1).partial_fit(X)
 
 
+@pytest.mark.parametrize("method", ["exact-beta", "exact-gaps", "shared-own"])
+def test_new_rows_are_refused_for_what_summaries_do_not_hold(method):
+    X = low_rank(30, 8, 3, seed=8)
+    X[3, 2] = np.nan if method == "exact-gaps" else 0
+    refused = pytest.raises(
+        CofactorError, match=f"partial_fit: expected plain least squares over whole rows, .*{method}"
+    )
+    for first in (False, True):
+        grown = model(k=3, method=method, rounds=2, tol=0)
+        if first:
+            grown.fit(X)
+        with refused:
+            grown.partial_fit(X)
+    with pytest.raises(CofactorError, match="partial_fit: expected plain least squares"):
+        model(options={"codes_penalty": (0.1, 0)}).partial_fit(np.nan_to_num(X))
+
+
 @pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler", 1.5])
 def test_a_weight_is_a_row_that_is_there_more_often(loss):
     X = low_rank(20, 8, 3, seed=4) + 0.1

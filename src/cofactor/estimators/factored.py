@@ -125,8 +125,8 @@ class Factored(Kept):
         """
         if self._budget is not None or self.secure:
             raise PrivacyError("partial_fit is refused with privacy or secure sums: it needs each client's summary.")
-        if losses.options(self.beta_loss, self.alpha_W, self.alpha_H, self.l1_ratio, self.orthogonality):
-            raise CofactorError("partial_fit: expected plain least squares, found another beta_loss, or a penalty.")
+        more = losses.options(self.beta_loss, self.alpha_W, self.alpha_H, self.l1_ratio, self.orthogonality)
+        growing.refuse(self.method, self._kind.name, {**more, **self._options()})
         first = "components_" not in vars(self)
         if first:
             self.fit(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from cofactor.local import arrays
 from cofactor.local.stats import normalize
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
-from cofactor.types import Array, Data
+from cofactor.types import Array, CofactorError, Data
 
 OVER, MOST = 3, 32
 """Rank of a summary over that of the model, and summaries that are kept before the older ones are merged."""
@@ -21,6 +22,21 @@ SWEEPS, ITERATIONS = 20, 60
 """Sweeps of the first codes, and iterations in which the factor goes on."""
 ALONE: Any = Alone(Summed(1), rounds=60)
 """How rows are factorized for their summary."""
+OTHERS = ("exact-beta", "exact-gaps", "shared-own")
+"""Methods that minimize something else than ``|X - W H|^2`` over all cells, which is all that summaries know."""
+LOSSES = ("beta", "codes_penalty", "factor_penalty", "overlap")
+"""Options that do so."""
+
+
+def refuse(method: Any, kind: str, options: Mapping[str, Any]) -> None:
+    """Refuse to go on with what summaries do not hold: another loss, a penalty, gaps, parts of the clients' own."""
+    if method in OTHERS or kind == "gaps":
+        raise CofactorError(
+            f"partial_fit: expected plain least squares over whole rows, found method {method!r}; fit all rows "
+            "together, or begin at the factor that is there: fit(X, H=model.components_)."
+        )
+    if any(name in options for name in LOSSES):
+        raise CofactorError("partial_fit: expected plain least squares, found another beta_loss, or a penalty.")
 
 
 def summary(X: Data, rank: int, seed: int) -> Summary:
