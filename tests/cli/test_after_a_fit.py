@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import warnings
 from importlib import util
 from pathlib import Path
@@ -107,6 +112,34 @@ def test_an_interrupted_run_says_how_it_goes_on(
     cofactor("resume", "run", "-q", cwd=tmp_path)
     ended = [np.load(tmp_path / name / "factor.npz")["factor"] for name in ("run", "whole")]
     np.testing.assert_array_equal(*ended)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pipe that has a name")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rank", "rows.csv", "-k", "2:4", "--out", "scan"), "nothing was written, the same command starts again."),
+        (("fit", "rows.csv", "-k", "2", "--out", "scan"), "before anything was written."),
+    ],
+)
+def test_ctrl_c_says_what_is_left_and_how_to_go_on(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.csv")  # a file that never ends: the command is surely at work
+    command = [sys.executable, "-m", "cofactor", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as working:
+        for _ in range(600):
+            try:
+                pipe = os.open(tmp_path / "rows.csv", os.O_WRONLY | os.O_NONBLOCK)
+                break
+            except OSError:  # nobody reads yet
+                time.sleep(0.1)
+        working.send_signal(signal.SIGINT)
+        _, told = working.communicate(timeout=60)
+        os.close(pipe)
+    assert working.returncode == 130
+    assert told.startswith("cofactor: interrupted")
+    assert said in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "scan").exists()
 
 
 def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:

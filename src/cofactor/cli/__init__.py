@@ -29,7 +29,7 @@ def main() -> None:
         _say(f"cofactor: {error}")
         sys.exit(2)
     except KeyboardInterrupt:
-        _say("cofactor: interrupted; `cofactor resume` continues after the last round.")
+        _say("cofactor: interrupted; the same command starts again.")  # while it was loading
         sys.exit(130)
 
 

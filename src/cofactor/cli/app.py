@@ -9,6 +9,7 @@ import typer
 
 from cofactor import __version__
 from cofactor.cli import federation, forgetting, keyring, privacy, recommending, reproducing
+from cofactor.cli.interrupts import Verbs
 from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair, with_options
 from cofactor.jobs.settings import Settings, panel
 
@@ -17,6 +18,7 @@ COMPUTED, WHERE, OUTPUT = panel("option"), panel("engine"), panel("out")
 
 app = typer.Typer(
     name="cofactor",
+    cls=Verbs,
     help="Factorize together what cannot be pooled.",
     no_args_is_help=True,
     add_completion=False,

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.table import Table
 
 from cofactor import records
 from cofactor.cli import federation
 from cofactor.cli.console import Console
+from cofactor.cli.interrupts import AGAIN, leave, telling
 from cofactor.cli.progress import Progress
 from cofactor.data.formats.codes import write_codes
 from cofactor.engines.team import speaks
@@ -32,8 +31,6 @@ from cofactor.records import ClientScore, Evaluation, Passport
 from cofactor.select.markers import to_tsv
 from cofactor.types import CofactorError
 
-INTERRUPTED = 130
-"""What a command that was interrupted returns, as shells do."""
 LEFT = ("markers", "top features", "items", "part", "user")
 """Columns of words."""
 
@@ -73,9 +70,7 @@ def interrupted(out: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         from cofactor.jobs.inspect import standing
 
-        if speaks():
-            print(f"cofactor: interrupted{standing(RunFolder(out))}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        leave(standing(RunFolder(out)))
 
 
 def _announcer(progress: Progress) -> Any:
@@ -216,7 +211,7 @@ def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_j
     """Scan ranks, print the table and the suggestion, and leave both in the folder."""
     if out is not None:
         ranks_.refuse_private(out)
-    with Progress(quiet=quiet or as_json):
+    with telling(f"; nothing was written, {AGAIN}"), Progress(quiet=quiet or as_json):
         scan = ranks_.scan_ranks(config, ranks, seeds=seeds)
     if out is not None:
         from cofactor.report.plots import rank_scan
