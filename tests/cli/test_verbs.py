@@ -1,6 +1,8 @@
 """What comes after a fit: new rows, errors, passports, ranks, and what is said where there is no answer."""
 
 import json
+import re
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -40,8 +42,28 @@ def test_the_verbs_that_only_show_something(hospitals, tmp_path):
     assert json.loads(cofactor("methods", "--json", cwd=tmp_path).stdout)[0]["name"] == "exact"
     assert json.loads(cofactor("doctor", "--json", cwd=tmp_path).stdout)["small run"] == "ok"
     assert cofactor("report", "run", "--out", "page.html", cwd=tmp_path).stdout.strip() == "page.html"
-    for verb in ("fit", "resume", "transform", "evaluate", "rank", "passports", "report", "methods", "doctor", "demo"):
+    shown = "fit resume transform evaluate rank passports consensus report methods doctor demo"
+    for verb in shown.split():
         assert "Example: cofactor" in cofactor(verb, "--help", cwd=tmp_path).stdout
+
+
+def test_a_consensus_is_a_fit_by_its_method_that_is_settled_on_the_rows(hospitals, tmp_path):
+    folder, _ = hospitals
+    words = (folder / "ann.csv", folder / "bob.parquet", "-k", 3, "-q")
+    cofactor("consensus", *words, "--starts", 6, "--settles", 4, "--option", "local_rank=6", cwd=tmp_path)
+    options = [x for name in ("starts=6", "settles=4", "local_rank=6") for x in ("--option", name)]
+    cofactor("fit", *words, "--method", "consensus", *options, "--out", "same", cwd=tmp_path)
+    one, two = (np.load(tmp_path / run / "factor.npz") for run in ("run", "same"))
+    np.testing.assert_array_equal(one["factor"], two["factor"])
+    assert one["clustergram"].any()
+    assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 5
+    ids = re.findall(r'<section[^>]* id="(\w+)"', (tmp_path / "run" / "report.html").read_text())
+    assert {"markers", "consensus"} <= set(ids)  # features have names, and there were starts
+    assert "No such option" in cofactor("consensus", *words, "--secure", cwd=tmp_path, check=2).stderr
+
+
+def test_the_version_is_printed(tmp_path):
+    assert cofactor("--version", cwd=tmp_path).stdout == f"cofactor {version('cofactor')}\n"
 
 
 def test_rank_and_passports_are_printed_kept_and_shown_in_the_report(hospitals, tmp_path):

@@ -88,3 +88,16 @@ def test_starts_of_a_federation_agree_with_the_exact_factor():
     assert (np.diff(found.share) <= 0).all()
     with pytest.raises(CofactorError, match="at least two"):
         catalog.make("consensus", 4, starts=1)
+
+
+def test_a_consensus_settles_by_rounds_of_exact():
+    Xs = synthetic.blocks(3, 40, features=20, rank=3, seed=1).Xs
+    agreed = run(catalog.make("consensus", 3, starts=6), Xs)
+    settled = run(catalog.make("consensus", 3, starts=6, settles=5), Xs)
+    by_hand = run(catalog.make("exact", 3, start="random"), Xs, rounds=5, start=agreed.factor)
+    np.testing.assert_allclose(settled.factor, by_hand.factor, atol=1e-12)
+    assert len(settled.history) == 6
+    np.testing.assert_array_equal(settled.silhouette, agreed.silhouette)
+    np.testing.assert_array_equal(settled.clustergram, agreed.clustergram)
+    with pytest.raises(CofactorError, match="settles: expected a number of rounds, 0 or more"):
+        catalog.make("consensus", 3, settles=-1)

@@ -382,6 +382,7 @@ def test_options_of_methods_are_as_decided(name: str, option: str) -> None:
 
 VERBS = {
     "fit": "as decided for settings",
+    "consensus": "has no options of privacy, and the method no private form",
     "resume": "no round is released twice",
     "transform": "at the client, with released values",
     "evaluate": "says what was spent; --pooled is refused",

@@ -8,13 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from cofactor import __version__
-from cofactor.cli import federation, forgetting, keyring, privacy, recommending, reproducing
+from cofactor.cli import federation, fitting, forgetting, keyring, privacy, recommending, reproducing
 from cofactor.cli.interrupts import Verbs
-from cofactor.cli.options import Json, Quiet, RunPath, Seed, pair, with_options
-from cofactor.jobs.settings import Settings, panel
-
-COMPUTED, WHERE, OUTPUT = panel("option"), panel("engine"), panel("out")
-"""Headings of the help."""
+from cofactor.cli.options import Json, Quiet, RunPath, Seed, with_options
+from cofactor.jobs.settings import Settings
 
 app = typer.Typer(
     name="cofactor",
@@ -75,50 +72,8 @@ def demo(
     run_demo(out, seed=seed, as_json=json)
 
 
-def fit(
-    out: Annotated[Path, typer.Option(help="The run folder to make.", rich_help_panel=OUTPUT)] = Path("run"),
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML file instead of the other options.", rich_help_panel=OUTPUT)
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="Option of the method, as name=value.", rich_help_panel=COMPUTED)
-    ] = None,
-    home: Annotated[Path, typer.Option(help="With --engine flare: the federation.", rich_help_panel=WHERE)] = Path(
-        "federation"
-    ),
-    min_clients: Annotated[
-        int | None,
-        typer.Option(help="With --engine flare: go on with so many clients. Default: all.", rich_help_panel=WHERE),
-    ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    **given: Any,
-) -> None:
-    """Learn one shared factor from files that are clients, and write a run folder.
-
-    Example: cofactor fit a.h5ad b.npz c.csv -k 20 --out run
-
-    Example: cofactor fit a.h5ad b.h5ad --layer counts --prepare library,log1p,hvg=2000 -k 20 --out run
-
-    Example: cofactor fit all.csv --group-by hospital -k 20 --out run
-
-    Example: cofactor fit ratings.csv --ratings --holdout time -k 10 --out run
-
-    Example: cofactor fit a.npz b.npz c.npz -k 20 --epsilon 1 --delta 1e-6 --secure --out run
-
-    Example: mpiexec -n 4 cofactor fit --engine mpi big.npy -k 50 --out run
-
-    Example: cofactor fit --engine flare --config run.toml --out run
-    """
-    from cofactor.cli import verbs
-
-    said = {name: value for name, value in given.items() if value is not None}
-    if option:
-        said["options"] = dict(map(pair, option))
-    verbs.fit(said, out, config_file=config, as_json=json, quiet=quiet, home=home, least=min_clients)
-
-
-app.command()(with_options(fit, Settings))
+app.command()(with_options(fitting.fit, Settings))
+app.command()(with_options(fitting.consensus, Settings, without=fitting.SETTLED))
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json as jsonlib
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -30,15 +30,17 @@ def pair(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def with_options(command: Callable[..., Any], config: type) -> Callable[..., Any]:
+def with_options(
+    command: Callable[..., Any], config: type, *, without: Container[str] = frozenset()
+) -> Callable[..., Any]:
     """Return a command that takes, besides its own options, those that a dataclass declares (``metadata["help"]``).
 
-    An option that is not given is None, so that the dataclass, or a file, says what it is then; the help shows its
-    default there.
+    Those of ``without`` are left out. An option that is not given is None, so that the dataclass, or a file, says what
+    it is then; the help shows its default there.
     """
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
     types = get_type_hints(config)
-    declared = [_parameter(f, types[f.name]) for f in fields(config) if "help" in f.metadata]
+    declared = [_parameter(f, types[f.name]) for f in fields(config) if "help" in f.metadata and f.name not in without]
     arguments = [p for p in declared if p.name == "inputs"]
     options = [p for p in declared if p.name != "inputs"]
 

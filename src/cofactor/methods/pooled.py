@@ -17,7 +17,7 @@ from cofactor.methods.alone import Alone
 from cofactor.methods.integrated import Integrated
 from cofactor.methods.one_shot import OneShot, Summarized
 from cofactor.methods.spanned import Spanned
-from cofactor.methods.staged import Staged
+from cofactor.methods.staged import KEPT, Staged
 from cofactor.methods.summed import Summed
 from cofactor.methods.twin import ROUNDS, Twin
 from cofactor.types import CofactorError
@@ -97,11 +97,21 @@ def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = RESTART
     return Summarized(OneShot(rank, Alone(Summed(rank)), Union(rank, restarts), local_rank))
 
 
-def consensus(rank: int, *, starts: int = 100, density: float = DENSITY, local_rank: int | None = None) -> Summarized:
+TOLD = (*KEPT, "silhouette", "clustergram")
+"""What a consensus tells of its components."""
+
+
+def consensus(
+    rank: int, *, starts: int = 100, density: float = DENSITY, local_rank: int | None = None, settles: int = 0
+) -> Method:
     """What many starts agree on (cNMF), from one upload of summaries: strays out, clusters, medians.
 
-    ``density`` is the mean distance to its neighbours above which a component is a stray.
+    ``density`` is the mean distance to its neighbours above which a component is a stray. The starts see summaries, not
+    rows: ``settles`` rounds of ``exact`` after it take the components to where all rows want them.
     """
     if starts < 2:
         raise CofactorError(f"starts: a consensus needs at least two. Found {starts}.")
-    return Summarized(OneShot(rank, Alone(Summed(rank)), Agreed(rank, starts, density), local_rank))
+    if settles < 0:
+        raise CofactorError(f"settles: expected a number of rounds, 0 or more. Found {settles}.")
+    agreed = Summarized(OneShot(rank, Alone(Summed(rank)), Agreed(rank, starts, density), local_rank))
+    return Staged(agreed, 1, Summed(rank, rounds=settles), TOLD) if settles else agreed
