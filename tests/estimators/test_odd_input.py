@@ -7,7 +7,7 @@ import pandas as pd
 import polars
 import pytest
 
-from cofactor import FederatedNMF
+from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF
 from cofactor.types import CofactorError
 
 X = np.random.default_rng(0).poisson(2.0, size=(30, 12)).astype(np.float32)
@@ -96,3 +96,10 @@ def test_a_fit_that_was_log_transformed_elsewhere_still_tells_raw_counts():
         fit(cells)
     with pytest.warns(UserWarning, match="would be taken twice"):
         fit(anndata.AnnData(np.log1p(counts)), prepare="log1p")
+
+
+@pytest.mark.parametrize("model", [FederatedBMF(1), FederatedKMeans(1)])
+def test_nobody_is_sent_to_a_parameter_that_is_not_there(model):
+    one, two = (pd.DataFrame(np.eye(2), columns=list(names)) for names in ("ab", "ac"))
+    with pytest.raises(CofactorError, match=r"Give all clients the same columns, .*`features` of FederatedNMF"):
+        model.fit([one, two])

@@ -167,7 +167,10 @@ def _places(table: Table) -> dict[str, int]:
     return places
 
 
-OTHERWISE = "Match them by intersection (those that all have) or union (those that any has): features, --features."
+OTHERWISE = (
+    "Give all clients the same columns, or match them by intersection (those that all have) or union (those that any "
+    "has): `features` of FederatedNMF, --features of the command line."
+)
 """What to do where clients do not have the same features."""
 
 
