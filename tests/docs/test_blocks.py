@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ def test_the_blocks_of_a_page_run_and_print_what_it_says(path: Path, tmp_path: P
         if block.promised:
             found = list(docs.differences(block.promised.code, printed))
             assert not found, f"{path.relative_to(ROOT)}:{block.promised.line}: {'; '.join(found[:5])}\n{printed}"
+
+
+def test_the_first_lines_of_the_readme_end_without_a_warning() -> None:
+    first = next(block for block in docs.blocks((ROOT / "README.md").read_text()) if block.info == "python")
+    assert "FederatedNMF" in first.code
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(compile(first.code, "README.md", "exec"), {})
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
