@@ -159,7 +159,7 @@ def rank(
 
 @app.command()
 def passports(run: RunPath, json: Json = False) -> None:
-    """Show each component of a run: share, clients that find it, stability, drift, top features.
+    """Show each component of a run: share, clients that find it, stability, what it moved in the last rounds, features.
 
     Example: cofactor passports run
     """

@@ -275,7 +275,7 @@ def passports(run: Path, *, as_json: bool) -> None:
                 "share": p.share,
                 "clients": f"{p.clients_found}/{p.n_clients}",
                 "stability": p.stability,
-                "drift": p.drift,
+                "moved": p.drift,
                 "markers" if marked else "top features": ", ".join(n for n, _ in (p.markers or p.top_features)[:6]),
             }
             for p in sorted(found, key=lambda p: -p.share)

@@ -91,7 +91,7 @@ def _facts(passport: Passport) -> list[tuple[str, str]]:
         ("found at", f"{passport.clients_found} of {words.counted(passport.n_clients, 'client')}"),
         ("share", words.percent(passport.share)),
         ("stability", words.fixed(passport.stability, 2)),
-        ("drift", words.number(passport.drift, 3)),
+        ("moved in the last rounds", words.number(passport.drift, 3)),
     ]
     return [(name, text) for name, text in facts if text != words.MISSING]
 
