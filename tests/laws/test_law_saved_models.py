@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from tests.helpers.command import cofactor
 
 from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF
 from cofactor.methods import catalog
@@ -173,3 +174,27 @@ def test_a_method_object_is_given_again(tmp_path):
         FederatedNMF.load(tmp_path / "model.npz")
     again, X = FederatedNMF.load(tmp_path / "model.npz", method=Summed(3)), arrays(1)[0]
     np.testing.assert_allclose(again.transform(X), model.transform(X), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--method", "exact-beta"),
+        ("--option", "codes_penalty=[0.4, 0.1]"),
+        ("--method", "shared-own", "--option", "weight=2"),
+        ("--features", "union"),
+        ("--prepare", "library,log1p"),
+        ("--epsilon", 5, "--delta", 1e-3, "--insecure-noise-seed", 7130559),
+    ],
+    ids=lambda words: words[1],
+)
+def test_the_factor_of_a_run_finds_the_codes_of_the_run(words, tmp_path):
+    data = lacking() if "union" in words else frames()
+    for name, frame in zip(("a.csv", "b.csv"), data, strict=True):
+        frame.to_csv(tmp_path / name, index=False)
+    cofactor("fit", "a.csv", "b.csv", "-k", 3, "-q", *words, cwd=tmp_path)
+    cofactor("transform", "run", "a.csv", "--out", "codes.npy", "-q", cwd=tmp_path)
+    model = FederatedNMF.load(tmp_path / "run" / "factor.npz")
+    np.testing.assert_allclose(model.transform(data[0]), np.load(tmp_path / "codes.npy"), rtol=0, atol=1e-12)
+    with np.load(tmp_path / "run" / "factor.npz") as file:
+        assert str(PRIVATE.insecure_seed) not in str(file["settings"])

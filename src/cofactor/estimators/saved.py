@@ -28,7 +28,7 @@ SHOWN = ("epsilon", "delta", "clip", "curious")
 class Saved:
     """A factor (k x m), the names of its features, and of those before preparation, and what else all may know.
 
-    ``settings`` say how the model was made, in plain values; None for the factor of a run.
+    ``settings`` say how the model was made, in plain values; None for a file that does not say.
     """
 
     factor: Array
@@ -46,8 +46,13 @@ def arrays(held: Saved) -> dict[str, Array]:
     found: dict[str, Any] = {name: np.array(value) for name, value in named.items() if value is not None}
     found |= {"input_width": np.array(held.width)} if held.preparation else {}
     found |= {} if held.scores is None else {SCORES: held.scores}
-    found |= {} if held.settings is None else {SETTINGS: np.array(json.dumps(held.settings))}
+    found |= {} if held.settings is None else told(held.settings)
     return {"factor": held.factor, **found, **held.preparation.arrays()}
+
+
+def told(settings: dict[str, Any]) -> dict[str, Array]:
+    """Return settings as an array of the file; with ``counted``, features without names have been given such."""
+    return {SETTINGS: np.array(json.dumps(settings))}
 
 
 def store(path: Path, found: dict[str, Array]) -> None:
@@ -82,7 +87,7 @@ def read(path: Path) -> Saved:
         what = "a model of ratings: use FederatedMF.load" if "biases" in found else ", ".join(found) or "nothing"
         raise CofactorError(f"{path}: expected a factor (k x m), found {what}.")
     settings = json.loads(str(found[SETTINGS])) if SETTINGS in found else None
-    counted = settings is None
+    counted = settings is None or settings.get("counted", False)
     names, inputs = (_names(found.get(name), counted=counted) for name in ("feature_names", "input_names"))
     if names is not None and len(names) != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} feature names, found {len(names)}.")

@@ -19,7 +19,7 @@ from cofactor.engines.loop import run
 from cofactor.engines.outcome import Run
 from cofactor.engines.secure import Secure
 from cofactor.engines.totals import totals
-from cofactor.jobs import preparing
+from cofactor.jobs import new_rows, preparing
 from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -271,7 +271,7 @@ def _write(
     folder.seal(ends)
     config, names = job.config, job.inputs.feature_names
     rows, more = job.kind.public(job.method) if job.kind.public else (None, {})
-    more = {**more, **job.prepared.arrays, **({} if scores is None else {SCORES: scores})}
+    more = {**more, **new_rows.public(config), **job.prepared.arrays, **({} if scores is None else {SCORES: scores})}
     if job.inputs.titles is not None:
         more["titles"] = np.array(job.inputs.titles)
     if outcome.clustergram is not None and outcome.silhouette is not None:

@@ -11,6 +11,7 @@ from cofactor.data import load
 from cofactor.data.formats.table import Table, need
 from cofactor.data.harmonise import onto
 from cofactor.data.preparation import Preparation
+from cofactor.estimators import saved
 from cofactor.estimators.annotate import annotate
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -24,6 +25,9 @@ from cofactor.types import Array, CofactorError, Data
 
 if TYPE_CHECKING:
     from cofactor.estimators.mf import FederatedMF
+
+TAKES = {"FederatedNMF": ("real", "gaps", "blocks"), "FederatedBMF": ("boolean",), "FederatedKMeans": ("clusters",)}
+"""Estimators that load the factor of a run, by its kind; one of ratings says what it needs by itself."""
 
 
 class NewRows(NamedTuple):
@@ -88,6 +92,18 @@ def method_of(config: Config, clients: int, *, rows: int = 1, features: int = 1)
     name = "exact" if config.kind == "blocks" else config.method
     options = {} if config.kind == "blocks" else config.method_options
     return build(name, config.rank, config.plan, Facts(clients, features, rows), options)[0]
+
+
+def public(config: Config) -> dict[str, Array]:
+    """Return how a run finds codes, as an array of its factor's file: what the estimator needs that loads it."""
+    whose = next((name for name, takes in TAKES.items() if config.kind in takes), None)
+    if whose is None:
+        return {}
+    options = saved.plain("options", config.method_options)
+    more = {"features": config.features, "layer": config.layer} if whose == "FederatedNMF" else {}
+    found = {"estimator": whose, "method": config.method, "options": options, "column": config.group_by}
+    found |= {"parameters": {"method": config.method, "options": options, **more}, "counted": True}
+    return saved.told(found | ({} if config.privacy is None else {"privacy": saved.budget(config.privacy)}))
 
 
 def markers(folder: RunFolder, top: int) -> list[Marker]:
