@@ -271,8 +271,6 @@ def test_a_command_that_is_killed_in_its_third_round(home, tmp_path, where, time
     assert "ok: 12 entries of 3 chains" in cofactor("ledger", "verify", "run", cwd=tmp_path).stdout
 
 
-EVERY = int(os.environ.get("COFACTOR_EVERY_WRITE", "4"))
-"""Of the writes of a command, one in so many is where it is killed; 1 are all of them, which takes minutes."""
 EVERYWHERE = """
 import json, os, signal, sys
 from collections import Counter
@@ -307,17 +305,16 @@ def left(folder):
     lines = (folder / "left").read_text().split() if (folder / "left").exists() else []
     return Counter(line.split("-", 1)[1] for line in lines)
 
-found, fit = [], ["fit", *sys.argv[2:], "-k", "2", "--epsilon", "1", "--delta", "1e-6", "-q"]
-point, every = 1, int(sys.argv[1])
+found, fit = [], ["fit", *sys.argv[1:], "-k", "2", "--epsilon", "1", "--delta", "1e-6", "-q"]
 for words in (fit, ["privacy", "spend", "run", "--json"], ["ledger", "verify", "run"]):  # all that is imported late
     sys.argv = ["cofactor", *words]
     try: main()
     except SystemExit: pass
 Path("left").unlink()
 while True:
-    folder = Path(f"at{point}")
+    folder = Path(f"at{len(found)}")
     folder.mkdir()
-    code, point = command(folder, *fit, point=point), point + every
+    code = command(folder, *fit, point=len(found) + 1)
     if code == 0: break
     run = {"code": code, "begun": (folder / "run" / "manifest.json").exists()}
     before = len({line.rsplit("-", 1)[1] for line in left(folder)})
@@ -336,11 +333,11 @@ Path("found.json").write_text(json.dumps(found))
 def test_a_command_that_is_killed_at_every_write_releases_no_round_twice(home, tmp_path) -> None:
     """Each of the files that the command line writes: what is charged is never less than what has left."""
     subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", EVERYWHERE, str(EVERY), *(str(home / name) for name in FILES)],
+        [sys.executable, "-W", "ignore", "-c", EVERYWHERE, *(str(home / name) for name in FILES)],
         cwd=tmp_path, check=True, timeout=300,
     )  # fmt: skip
     found = json.loads((tmp_path / "found.json").read_text())
-    assert len(found) * EVERY > 30
+    assert len(found) > 30
     assert Counter(run["after"] for run in found).keys() == {0, 2}
     for point, run in enumerate(found):
         assert run["code"] == -signal.SIGKILL, (point, run)
