@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.helpers.command import cofactor
 
-from cofactor.cli import app, verbs
+from cofactor.cli import fitting, verbs
 from cofactor.engines.named import NAMES
 from cofactor.jobs import config as configs
 from cofactor.jobs.config import CHOICES, Config
@@ -86,7 +86,7 @@ def _word(value: Any) -> str:
 
 def test_options_are_written_once() -> None:
     """The command takes what Settings declares, and declares nothing of it again."""
-    own = set(inspect.signature(app.fit).parameters)
+    own = set(inspect.signature(fitting.fit).parameters)
     assert not own & set(OPTIONS)
     assert [f.name for f in fields(Config)] == [f.name for f in fields(Settings)]
 

@@ -157,6 +157,10 @@ def test_what_a_loaded_model_cannot_do_is_said(tmp_path):
     model.save(file)
     again = FederatedNMF.load(file)
     assert again.own_components_ is None  # they stay with their clients
+    with pytest.raises(CofactorError, match=r"partial_fit: expected plain least squares .* fit\(X, H=model"):
+        again.partial_fit(arrays(1))
+    nmf().fit(arrays()).save(file)
+    again = FederatedNMF.load(file)
     with pytest.raises(CofactorError, match=r"partial_fit: expected the codes .* Begin at its factor"):
         again.partial_fit(arrays(1))
     assert len(nmf().fit(arrays(1), H=again.components_).components_) == 3

@@ -210,7 +210,8 @@ class RunFolder:
         here = {name: self.client(name) for name in manifest.get("keys") or {}}
         own = {name: client.key().public for name, client in here.items() if client.key_file.exists()}
         over = [name for name in OVER if (self.path / name).exists()]
-        return ledger.verify(self.path, manifest, rounds, own, private=self.config().epsilon is not None, over=over)
+        said = (self.path / "run.toml").exists() and self.config().epsilon is not None  # not of what a run was before
+        return ledger.verify(self.path, manifest, rounds, own, private=said, over=over)
 
     def ends(self) -> dict[str, Any]:
         """Return where every client's chain ends."""
@@ -288,8 +289,7 @@ def _without_none(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_before(line: str, rounds: int) -> bool:
-    t = _round(line)
-    return t is not None and t < rounds
+    return (t := _round(line)) is not None and t < rounds
 
 
 def _round(line: str) -> int | None:
