@@ -12,21 +12,17 @@ the error at the default tolerance over that of a run with ``tol`` 0 that is twi
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from threadpoolctl import threadpool_limits
 
 from cofactor import FederatedNMF
 from cofactor.data import datasets
 from cofactor.methods import catalog
 from cofactor.plan import ROUNDS, Plan
-from defaults import CONVERGED, ESTIMATORS, SHARES, Cell, against, fitted, read, split
+from defaults import CONVERGED, ESTIMATORS, SHARES, Cell, against, carry_out, fitted, read, split
 
 SETS = {
     "real": ("tcga_breast_mirna", "gene_all_aml", "tcga_breast_mrna", "scrna_pbmc68k_reduced", "cbcl_faces", "mnist"),
@@ -72,20 +68,6 @@ def compared(line: Line) -> dict[str, Any]:
     return {**line._asdict(), **told, "rounds": rounds, "long": long, "ended": out.ended}
 
 
-def carry_out(names: list[str], methods: list[str], seeds: int, results: Path) -> None:
-    """Compare what is not in the results yet."""
-    done = {Line(*(line[name] for name in Line._fields)) for line in read(results)}
-    for line in lines(seeds):
-        if line in done or (names and line.data not in names) or (methods and line.method not in methods):
-            continue
-        with warnings.catch_warnings(), threadpool_limits(1):
-            warnings.simplefilter("ignore")
-            found = compared(line)
-        with results.open("a") as file:
-            file.write(json.dumps(found) + "\n")
-        print(*line, found.get("ratio", found.get("refused")), found.get("rounds"), found.get("ended"), flush=True)
-
-
 def main() -> None:
     """Run, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -100,7 +82,7 @@ def main() -> None:
     elif not os.environ.get(datasets.VARIABLE):
         parser.error(f"expected the folder of the data in {datasets.VARIABLE}, found none.")
     else:
-        carry_out(options.data, options.methods, options.seeds, options.results)
+        carry_out(lines(options.seeds), compared, options)
 
 
 if __name__ == "__main__":

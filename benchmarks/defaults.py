@@ -20,7 +20,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -211,18 +211,21 @@ def floor(name: str, spread: str) -> float:
     return float(np.sqrt(rest / square) / pooled("real", name))
 
 
-def carry_out(names: list[str], methods: list[str], results: Path) -> None:
-    """Measure what is not in the results yet."""
-    done = {Cell(*(line[name] for name in Cell._fields)) for line in read(results)}
-    for cell in cells():
-        if cell in done or (names and cell.data not in names) or (methods and cell.method not in methods):
+def carry_out(todo: Iterable[Any], measure: Callable[[Any], dict[str, Any]], options: argparse.Namespace) -> None:
+    """Measure what is not in the results yet, of the data sets and methods that are asked for; add a line for each."""
+    lines, names, methods = read(options.results), options.data, options.methods
+    for item in todo:
+        if (names and item.data not in names) or (methods and item.method not in methods):
+            continue
+        if any(item._asdict().items() <= line.items() for line in lines):
             continue
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")
-            line = measured(cell)
-        with results.open("a") as file:
+            line = measure(item)
+        with options.results.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        print(*cell, line.get("ratio", line.get("refused")), line.get("seconds", ""), flush=True)
+        told = [line[name] for name in ("ratio", "refused", "seconds", "rounds", "ended") if name in line]
+        print(*item, *told, flush=True)
 
 
 def read(results: Path) -> list[dict[str, Any]]:
@@ -356,7 +359,7 @@ def main() -> None:
         for name in options.data:
             print(name, *(f"{spread} {floor(name, spread):.4f}" for spread in ("iid", "sorted")), flush=True)
     else:
-        carry_out(options.data, options.methods, options.results)
+        carry_out(cells(), measured, options)
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ from cofactor.estimators import clients
 from cofactor.estimators.containers import Containers
 from cofactor.estimators.ending import doubt
 from cofactor.estimators.ending import name as name_ending
+from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, Given
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
 from cofactor.local import arrays, devices
 from cofactor.method import Method
 from cofactor.methods.build import AUTO, Facts, budget_of, build, rank_of, refuse, refuse_shown, settle
-from cofactor.methods.catalog import ENTRIES
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
 from cofactor.types import Array, CofactorError, Data
@@ -40,13 +40,6 @@ from cofactor.types import Array, CofactorError, Data
 MOST_BY_DEFAULT = 10
 SHAPE_ONLY: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False}
 """scikit-learn checks shape and type; values are checked here, with the client and the cell in the message."""
-TAKES = {
-    "FederatedNMF": ("real", "gaps", "blocks"),
-    "FederatedBMF": ("boolean",),
-    "FederatedMF": ("ratings",),
-    "FederatedKMeans": ("clusters",),
-}
-"""Which kinds of methods each estimator takes."""
 
 
 def seed_of(random_state: Any) -> int:
@@ -54,17 +47,6 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def check_takes(kind: str, method: Any, estimator: str) -> None:
-    """Refuse a method of a kind that belongs to another estimator."""
-    other = next((name for name, takes in TAKES.items() if kind in takes), estimator)
-    if other != estimator:
-        known = ", ".join(entry.name for entry in ENTRIES if entry.kind in TAKES[estimator])
-        raise CofactorError(
-            f"method: {method!r} is a method of {other}, and this is {estimator}; use {other}(method=...), or one of: "
-            f"{known}."
-        )
 
 
 class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
@@ -150,7 +132,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
 
     def _fit(self, X: Any, groups: Any, given: Given = NOTHING) -> clients.Clients:
         plan, (chosen, options) = self._plan(), self._asked(given)
-        name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in TAKES)  # of a subclass too
+        name = family(type(self))
         check_takes(refuse(chosen, plan, options, TAKES[name]), chosen, name)
         engine = self._carrier(plan)  # a text, or a device that is not there, is refused before data are read
         preparation = Preparation.of(self.prepare)

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.estimators import saved
-from cofactor.estimators.base import TAKES, Federated
+from cofactor.estimators.base import Federated
+from cofactor.estimators.families import family
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
 from cofactor.plan import Plan
@@ -46,7 +47,7 @@ class Kept(Federated):
         parameters = {known: saved.plain(known, own[known]) for known in self.told}
         parameters |= {"method": self.method, "options": saved.plain("options", self.options)} if made else {}
         budget = {"privacy": saved.budget(self._budget)} if self.privacy is not None else {}
-        return {"estimator": _family(type(self)), "parameters": parameters, "column": self._column, **budget, **made}
+        return {"estimator": family(type(self)), "parameters": parameters, "column": self._column, **budget, **made}
 
     @classmethod
     def load(cls, path: str | Path, *, method: Method | None = None) -> Self:
@@ -57,7 +58,7 @@ class Kept(Federated):
         held = saved.read(Path(path))
         k, m = held.factor.shape
         how, whose = held.settings or {"method": cls.remade, "options": {}}, _whose(held, cls)
-        if whose != _family(cls):
+        if whose != family(cls):
             raise CofactorError(
                 f"{path}: expected a factor of {cls.__name__}, found one of {FACTORS[whose]}: use {whose}.load."
             )
@@ -88,9 +89,4 @@ def _whose(held: saved.Saved, cls: type) -> str:
     if held.settings is not None:
         return str(held.settings["estimator"])
     bits = held.factor.dtype == np.uint8
-    return next(name for name in (_family(cls), *FACTORS) if (name == BITS) == bits)
-
-
-def _family(kind: type) -> str:
-    """Return the estimator that a class is, or is a subclass of."""
-    return next(base.__name__ for base in kind.__mro__ if base.__name__ in TAKES)
+    return next(name for name in (family(cls), *FACTORS) if (name == BITS) == bits)

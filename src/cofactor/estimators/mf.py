@@ -16,7 +16,8 @@ from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.history import Round
 from cofactor.engines.loop import carrier, run
 from cofactor.estimators import public
-from cofactor.estimators.base import TAKES, check_takes, seed_of
+from cofactor.estimators.base import seed_of
+from cofactor.estimators.families import TAKES, check_takes
 from cofactor.estimators.named_ratings import names, places, read, rows_of, triples
 from cofactor.estimators.recommender import Recommender
 from cofactor.kinds import Checked

@@ -13,6 +13,7 @@ from cofactor.data.harmonise import onto
 from cofactor.data.preparation import Preparation
 from cofactor.estimators import saved
 from cofactor.estimators.annotate import annotate
+from cofactor.estimators.families import family_of
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import NAMES
@@ -25,9 +26,6 @@ from cofactor.types import Array, CofactorError, Data
 
 if TYPE_CHECKING:
     from cofactor.estimators.mf import FederatedMF
-
-TAKES = {"FederatedNMF": ("real", "gaps", "blocks"), "FederatedBMF": ("boolean",), "FederatedKMeans": ("clusters",)}
-"""Estimators that load the factor of a run, by its kind; one of ratings says what it needs by itself."""
 
 
 class NewRows(NamedTuple):
@@ -96,8 +94,8 @@ def method_of(config: Config, clients: int, *, rows: int = 1, features: int = 1)
 
 def public(config: Config) -> dict[str, Array]:
     """Return how a run finds codes, as an array of its factor's file: what the estimator needs that loads it."""
-    whose = next((name for name, takes in TAKES.items() if config.kind in takes), None)
-    if whose is None:
+    whose = family_of(config.kind)
+    if whose in (None, "FederatedMF"):  # a model of ratings says what it needs by itself
         return {}
     options = saved.plain("options", config.method_options)
     more = {"features": config.features, "layer": config.layer} if whose == "FederatedNMF" else {}
