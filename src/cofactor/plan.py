@@ -83,20 +83,25 @@ class Stop:
         return bool(self.why(history, judged))
 
     def why(self, history: Sequence[Judged], judged: str = "loss") -> str:
-        """Say why the run is over: "loss", "factor" or "noise" stand still; "" where it goes on."""
-        if self.tol <= 0 or len(history) <= self.patience:
-            return ""
-        last = history[-self.patience :]
-        steps = [line.moved for line in last if not math.isnan(line.moved)]
-        if judged == "factor":
-            if steps and max(steps) <= self.tol:
-                return "factor"
-            return "noise" if all(line.net <= NOISE for line in last) else ""
-        if steps and sum(steps) <= self.tol:
+        """Say why the run is over; see :func:`still`."""
+        return still(history, self.tol, self.patience, judged)
+
+
+def still(history: Sequence[Judged], tol: float, patience: int, judged: str = "loss") -> str:
+    """Say what stands still after the last line: "loss", "factor" or "noise"; "" where it goes on."""
+    if tol <= 0 or len(history) <= patience:
+        return ""
+    last = history[-patience:]
+    steps = [line.moved for line in last if not math.isnan(line.moved)]
+    if judged == "factor":
+        if steps and max(steps) <= tol:
             return "factor"
-        losses = [line.loss for line in history]
-        before, now = min(losses[: -self.patience]), min(losses)
-        return "loss" if before - now <= self.tol * abs(before) and sum(steps) <= SETTLED else ""
+        return "noise" if all(line.net <= NOISE for line in last) else ""
+    if steps and sum(steps) <= tol:
+        return "factor"
+    losses = [line.loss for line in history]
+    before, now = min(losses[:-patience]), min(losses)
+    return "loss" if before - now <= tol * abs(before) and sum(steps) <= SETTLED else ""
 
 
 @dataclass(frozen=True)

@@ -19,4 +19,4 @@ def shorten(run: Path, rounds: int, signatures: dict[str, str] | None = None) ->
         (run / name).write_text("".join(line for line in lines if json.loads(line)["round"] < rounds))
     for name in (ledger.FILE, ledger.CHARGES):
         Book(run / name).seal.unlink(missing_ok=True)
-        Book(run / name).add([], ledger.ends_of(ledger.read(run / name, name)), signatures)
+        Book(run / name).add([], ledger.ends(run / name, name), signatures)

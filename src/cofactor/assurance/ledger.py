@@ -81,9 +81,9 @@ def _by_client(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
     return list(found.items())
 
 
-def ends_of(lines: Sequence[Line]) -> dict[str, Seal]:
+def ends(path: Path, of: str = FILE) -> dict[str, Seal]:
     """Return where every client's chain ends, as its last line says."""
-    return {client: Seal(len(own), own[-1].entry["hash"]) for client, own in _by_client(lines)}
+    return {client: Seal(len(own), own[-1].entry["hash"]) for client, own in _by_client(read(path, of))}
 
 
 class Chain(NamedTuple):

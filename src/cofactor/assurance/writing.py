@@ -105,7 +105,7 @@ class Writer:
     def __post_init__(self) -> None:
         """Go on where the file ends."""
         self.run = ledger.header(self.manifest)
-        self.seals = ledger.ends_of(ledger.read(self.path))
+        self.seals = ledger.ends(self.path)
 
     def __call__(self, t: int, answers: Sequence[Answer]) -> None:
         """Write down a round: before anything is done with its messages."""
@@ -156,7 +156,7 @@ class Signed:
         self.book.complete()
         found = self.book.ends()
         self.seals = {} if found is None else dict(found.chains)
-        self.seals |= ledger.ends_of(ledger.read(self.book.path, of=self.book.path.name))
+        self.seals |= ledger.ends(self.book.path, of=self.book.path.name)
         self.ends = {} if found is None else dict(found.signatures)
 
     def prepare(self, entries: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -102,6 +102,12 @@ def _columns(X: Data, index: Array) -> Data:
     return X.columns(index) if isinstance(X, RowBlocks) else X[:, index]
 
 
+def merged(tables: Sequence[Table], how: How) -> tuple[list[str] | None, list[Data], list[Array] | None]:
+    """Match features by name: their names (None without), the data over them, and who has which where they differ."""
+    found = match(tables, how)
+    return found.feature_names, [found.place(table.X, j) for j, table in enumerate(tables)], found.known()
+
+
 def match(tables: Sequence[Table], how: How = "intersection") -> Harmonised:
     """Match the features of all clients by name.
 

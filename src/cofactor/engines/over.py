@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cofactor.engines.history import Round
 from cofactor.method import Method
-from cofactor.plan import WINDOW, ByShare, Plan
+from cofactor.plan import WINDOW, ByShare, Plan, still
 from cofactor.types import Array, Shared
 
 DIRECTIONS = 32
@@ -38,7 +37,7 @@ class Over:
         self.judges = self.own is None
         share = 1.0 if isinstance(plan.participation, ByShare) else float(plan.participation)
         every = clients if plan.stream else self.traits.every / share
-        self.rule = replace(plan.rule, patience=math.ceil(plan.rule.patience * every))
+        self.tol, self.patience = plan.rule.tol, math.ceil(plan.rule.patience * every)
         self.share, self.stream = share, plan.stream is not None
         self.whole = share == 1 and plan.stream is None
         self.silent, self.never = np.ones(clients, bool), np.ones(clients, bool)
@@ -79,14 +78,14 @@ class Over:
             return line
         if factor.dtype.kind == "f":
             self.precision = float(np.finfo(factor.dtype).eps)
-        net = self.trail(factor)[1] if self.judged == "factor" and self.rule.tol > 0 else math.nan
+        net = self.trail(factor)[1] if self.judged == "factor" and self.tol > 0 else math.nan
         before, self.before = self.before, factor
         return line._replace(moved=math.nan if before is None else moved(before, factor), net=net)
 
     def look(self, line: Round, shared: Shared) -> bool:
         """Callback of a stream: say whether it is over, once for every answer of all clients."""
         self.lines.append(line)
-        return self.rule.tol > 0 and len(self.lines) % len(self.never) == 0 and bool(self.why(self.lines))
+        return self.tol > 0 and len(self.lines) % len(self.never) == 0 and bool(self.why(self.lines))
 
     def why(self, history: Sequence[Round]) -> str:
         """Return why it is over after the last line, one of ``ENDED``; "" where it goes on."""
@@ -97,24 +96,23 @@ class Over:
         lines = [line for line in history if line.stage == last and line.round >= self.first]
         if self.whole and lines:  # losses of other clients do not compare: one has come late, or was silent
             lines = [line for line in lines if line.participants == lines[-1].participants]
-        asked = self.rule.tol
-        shown = asked == 0 or asked >= self.precision
-        rule = replace(self.rule, tol=self._tol() if shown else self.precision, patience=self._patience(len(history)))
-        if found := rule.why(lines, self.judged):
+        shown = self.tol == 0 or self.tol >= self.precision
+        tol = self._tol() if shown else self.precision
+        if found := still(lines, tol, self._patience(len(history)), self.judged):
             return found if shown or found == "noise" else "precision"
         if not used:
             return ""
-        return "asked" if asked == 0 else "few" if len(lines) <= self.rule.patience else "rounds"
+        return "asked" if self.tol == 0 else "few" if len(lines) <= self.patience else "rounds"
 
     def _tol(self) -> float:
         """Return the tolerance of a round: where some answer, the factor moves by so much less than with all."""
-        return self.rule.tol * (self.share if self.judged == "factor" and not self.stream else 1.0)
+        return self.tol * (self.share if self.judged == "factor" and not self.stream else 1.0)
 
     def _patience(self, rounds: int) -> int:
         """Return how many of the last rounds are looked at: those in which each client was heard as often as asked."""
         if self.share == 1 or self.stream:
-            return self.rule.patience
-        return min(max(self.rule.patience, rounds - int(self.last.min())), LONGEST * self.rule.patience)
+            return self.patience
+        return min(max(self.patience, rounds - int(self.last.min())), LONGEST * self.patience)
 
 
 class Trail:

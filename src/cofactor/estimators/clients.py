@@ -151,8 +151,7 @@ def matched(tables: list[Table], how: How) -> tuple[list[str] | None, list[Data]
         if how in ("union", "intersection"):
             raise DataError(f"features={how!r}: expected clients with feature names, found none.")
         return None, data, None
-    found = harmonise.match(tables, how)
-    return found.feature_names, [found.place(X, j) for j, X in enumerate(data)], found.known()
+    return harmonise.merged(tables, how)
 
 
 def facts(data: list[Data], plan: Plan) -> Facts:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.data.preparation import Preparation
+from cofactor.estimators.families import family_of
 from cofactor.files import atomic
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import Privacy
@@ -53,6 +54,19 @@ def arrays(held: Saved) -> dict[str, Array]:
 def told(settings: dict[str, Any]) -> dict[str, Array]:
     """Return settings as an array of the file; with ``counted``, features without names have been given such."""
     return {SETTINGS: np.array(json.dumps(settings))}
+
+
+def of_run(
+    kind: str, method: str, options: dict[str, Any], taken: dict[str, Any], *, column: str | None, privacy: Any
+) -> dict[str, Array]:
+    """Return the settings of a run's factor as an array of its file; ratings say what they need by themselves."""
+    whose = family_of(kind)
+    if whose in (None, "FederatedMF"):
+        return {}
+    made = {"method": method, "options": plain("options", options)}
+    more = taken if whose == "FederatedNMF" else {}
+    found = {"estimator": whose, **made, "column": column, "parameters": {**made, **more}, "counted": True}
+    return told(found | ({} if privacy is None else {"privacy": budget(privacy)}))
 
 
 def store(path: Path, found: dict[str, Array]) -> None:

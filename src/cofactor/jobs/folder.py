@@ -215,9 +215,9 @@ class RunFolder:
 
     def ends(self) -> dict[str, Any]:
         """Return where every client's chain ends."""
-        ends = {"clients": ledger.ends_of(ledger.read(self.ledger_file))}
+        ends = {"clients": ledger.ends(self.ledger_file)}
         if self.manifest().get("keys"):
-            ends["charges"] = ledger.ends_of(ledger.read(self.path / ledger.CHARGES, ledger.CHARGES))
+            ends["charges"] = ledger.ends(self.path / ledger.CHARGES, ledger.CHARGES)
         return ends
 
     def seal(self, ends: Mapping[str, Any]) -> None:

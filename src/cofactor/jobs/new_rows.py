@@ -13,7 +13,6 @@ from cofactor.data.harmonise import onto
 from cofactor.data.preparation import Preparation
 from cofactor.estimators import saved
 from cofactor.estimators.annotate import annotate
-from cofactor.estimators.families import family_of
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import NAMES
@@ -94,14 +93,10 @@ def method_of(config: Config, clients: int, *, rows: int = 1, features: int = 1)
 
 def public(config: Config) -> dict[str, Array]:
     """Return how a run finds codes, as an array of its factor's file: what the estimator needs that loads it."""
-    whose = family_of(config.kind)
-    if whose in (None, "FederatedMF"):  # a model of ratings says what it needs by itself
-        return {}
-    options = saved.plain("options", config.method_options)
-    more = {"features": config.features, "layer": config.layer} if whose == "FederatedNMF" else {}
-    found = {"estimator": whose, "method": config.method, "options": options, "column": config.group_by}
-    found |= {"parameters": {"method": config.method, "options": options, **more}, "counted": True}
-    return saved.told(found | ({} if config.privacy is None else {"privacy": saved.budget(config.privacy)}))
+    told = {"features": config.features, "layer": config.layer}
+    return saved.of_run(
+        config.kind, config.method, config.method_options, told, column=config.group_by, privacy=config.privacy
+    )
 
 
 def markers(folder: RunFolder, top: int) -> list[Marker]:

@@ -140,11 +140,9 @@ def matched(config: Config, place: Place) -> Inputs:
     heads = place.together("the clients", [(t.feature_names, t.X.shape[1], t.source) for t in mine])
     tables = [Table(np.zeros((0, m)), names, source=source) for names, m, source in heads]
     tables[own] = mine
-    found = harmonise.match(tables, how=config.features)  # type: ignore[arg-type]
-    data = [found.place(table.X, j) for j, table in enumerate(tables)][own]
+    features, data, known = harmonise.merged(tables, config.features)  # type: ignore[arg-type]
     names, sources = file_names(config.inputs)[own], list(config.inputs)[own]
-    rows = [table.row_names for table in mine]
-    return Inputs(names, data, found.feature_names, sources, found.known(), rows=rows)
+    return Inputs(names, data[own], features, sources, known, rows=[table.row_names for table in mine])
 
 
 def file_names(paths: Sequence[str]) -> list[str]:

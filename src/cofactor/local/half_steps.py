@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,13 +65,26 @@ def nearly(data: Data, factor: Array) -> Array:
 
 
 def improve_factor(
-    update: Update, F: Array, stats: Stats, *, t: int, previous: Array, penalties: Penalties, rows: float
+    update: Update,
+    F: Array,
+    parts: Sequence[tuple[Any, Stats]],
+    *,
+    t: int,
+    previous: Array,
+    penalties: Penalties,
+    rows: float,
 ) -> tuple[Array, float]:
-    """Improve the factor F = H^T (m x k) for statistics of ``rows`` rows; return it with ``1/2 |W H|^2 - <X, W H>``."""
-    stats = penalties.for_factor(stats, rows)
-    living = stats if any(penalties.factor) else _alive(stats, F)  # what costs may as well go
-    new = update(F, living, t, previous)
-    return new, gain(stats, new)
+    """Improve the factor F = H^T (m x k) for statistics of ``rows`` rows; return it with ``1/2 |W H|^2 - <X, W H>``.
+
+    ``parts`` are features and their statistics: those of one part share a gram.
+    """
+    new, gained = np.empty_like(F), 0.0
+    for part, stats in parts:
+        priced = penalties.for_factor(stats, rows)
+        living = priced if any(penalties.factor) else _alive(priced, F[part])  # what costs may as well go
+        new[part] = update(F[part], living, t, previous[part])
+        gained += gain(priced, new[part])
+    return new, gained
 
 
 def _first_codes(codes: Array, stats: Stats, fresh: Array) -> Array:

@@ -54,17 +54,15 @@ def refuse(method: str | Method, plan: Plan, options: Mapping[str, Any], kinds: 
 
     Of a name whose kind is none of these ``kinds`` nothing else matters, and only its kind is returned.
     """
+    kind = kind_of(method)
     if not isinstance(method, str):
         plan.check(method)
-        return method.traits.kind
-    if method == AUTO:
-        return "real"
-    entry = catalog.find(method, AUTO)
-    if entry.kind in kinds:
+    elif method != AUTO and kind in kinds:
+        entry = catalog.find(method)
         _refuse(entry, plan, options)
         if plan.privacy is not None:  # a method without a private form says so now
             build(method, 1, replace(plan, secure=False), Facts(), options)
-    return entry.kind
+    return kind
 
 
 def refuse_shown(features: str = "same", *, groups: Any = None) -> None:
@@ -77,7 +75,9 @@ def refuse_shown(features: str = "same", *, groups: Any = None) -> None:
 
 def kind_of(method: str | Method) -> str:
     """Return what the data of a method are."""
-    return refuse(method, Plan(), {}, ())
+    if not isinstance(method, str):
+        return method.traits.kind
+    return "real" if method == AUTO else catalog.find(method, AUTO).kind
 
 
 def budget_of(method: str | Method, privacy: Privacy | None) -> Privacy | None:

@@ -129,19 +129,16 @@ class Summed:
         old, (sums, dtype) = shared.memory, self._sums(shared.memory, messages)
         point = np.asarray(shared.factor.T, dtype=np.float64, like=sums["cross"])
         momentum = float(shared.extra["momentum"])
-        F, value = np.empty_like(point), float(sums.get("price", 0.0))
-        for part, gram in zip(self._parts(), sums["gram"], strict=True):
-            F[part], gained = improve_factor(
-                self._update(len(point)),
-                point[part],
-                Stats(gram, sums["cross"][part]),
-                t=t,
-                previous=old["factor"].T[part],
-                penalties=self.penalties,
-                rows=float(sums.get("rows", 0.0)),
-            )
-            value += gained
-        share, value = _shares(sums["cross"], F), float(value)  # a device is waited for here, once
+        F, gained = improve_factor(
+            self._update(len(point)),
+            point,
+            [(part, Stats(gram, sums["cross"][part])) for part, gram in zip(self._parts(), sums["gram"], strict=True)],
+            t=t,
+            previous=old["factor"].T,
+            penalties=self.penalties,
+            rows=float(sums.get("rows", 0.0)),
+        )
+        share, value = _shares(sums["cross"], F), float(sums.get("price", 0.0) + gained)  # a device is waited for here
         loss = _loss(sums["square"], value)
         lost = _lost(share, t) & (self.space.kind == "real" and not self.penalties.any) & (loss > 0)
         if lost.any():

@@ -127,7 +127,7 @@ def assemble(
     names = _names(feature_names, H.shape[1])
     union = [Summary(m.arrays["factor"], m.arrays["gram"], m.weight, 0.0) for m in messages]
     grams = [m.arrays["code_gram"] for m in messages]
-    apart, whole = np.array([shares(g, H) for g in grams]), shares(np.sum(grams, axis=0), H)
+    *apart, whole = (shares(gram, H) for gram in [*grams, np.sum(grams, axis=0)])
     found = np.array([_own_match(s, H, share) for s, share in zip(union, apart, strict=True)])
     stability, drift = _stability(union, H, seeds, seed), _drift(history_factors, H)
     return [
@@ -139,7 +139,7 @@ def assemble(
             stability=float(stability[i]),
             drift=None if drift is None else float(drift[i]),
             share=float(whole[i]),
-            client_shares=tuple(apart[:, i].tolist()),
+            client_shares=tuple(float(share[i]) for share in apart),
             features=_top(H[i], names, top),
         )
         for i in range(len(H))
