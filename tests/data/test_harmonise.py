@@ -86,6 +86,9 @@ def test_duplicates():
         harmonise.match([table("xy"), table("xyx", source="b.csv")])
     assert harmonise.match([table("xyx"), table("xyx")]).feature_names == list("xyx")
     assert harmonise.match([table("xyx")]).feature_names == list("xyx")
+    for found in ("xyx", "xyzx"):
+        with pytest.raises(DataError, match=r"a.csv: .* distinct feature names, found 'x' in columns 1 and"):
+            harmonise.onto(table(found), list("zyx"), lacking=True, others=True)
 
 
 def test_empty_intersection_shows_examples_and_near_misses():

@@ -181,3 +181,13 @@ class _Rows:
 
     def read(self, start, stop):
         return self.X[start:stop]
+
+
+@pytest.mark.parametrize("given", ["library", "log1p", "tfidf", "hvg=3,log1p"])
+def test_steps_of_counts_want_no_negative_values(given):
+    steps = Preparation.of(given)
+    with pytest.raises(
+        DataError, match=r"Negative values in data.* found 1 such cell\(s\), the first at row 1, column 0"
+    ):
+        steps.takes.check(np.array([[1.0, 2.0], [-1.0, 0.0]]), 0)
+    assert (Preparation.of("scale").takes.check(np.array([[-1.0, 2.0]]), 0) < 0).any()

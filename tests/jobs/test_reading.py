@@ -230,3 +230,15 @@ def test_a_method_is_chosen_when_data_are_seen(home: Path) -> None:
     settled, _ = read(Config([str(home / "a.csv"), str(home / "b.csv")], 3, method="auto"), Place())
     assert settled.why.startswith("exact, because")
     assert "73" not in settled.why
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_feature_name_that_is_there_twice_is_refused_unless_features_go_by_position(
+    tmp_path: Path, count: int
+) -> None:
+    files = [str(tmp_path / f"{name}.h5ad") for name in "ab"[:count]]
+    for file in files:
+        anndata.AnnData(np.ones((3, 3)), var=pd.DataFrame(index=["TBCE", "B", "TBCE"])).write_h5ad(file)
+    with pytest.raises(CofactorError, match=r"a.h5ad: .* found 'TBCE' more than once; adata.var_names_make_unique"):
+        read(Config(files, 2), Place())
+    assert read(Config(files, 2, features="position"), Place())[1].data[0].shape == (3, 3)

@@ -86,6 +86,7 @@ def onto(
     found = table.feature_names
     if found is None or found == list(names):
         return table.X
+    _places(table)  # a name that is there twice would put all others out of place
     place = {name: i for i, name in enumerate(names)}
     mine = [i for i, name in enumerate(found) if name in place]
     extra = [name for name in found if name not in place and name not in aside]

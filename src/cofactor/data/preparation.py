@@ -13,8 +13,10 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.data.changed import changed
-from cofactor.data.steps import KNOWN, Binarize, HighlyVariable, LibrarySize, Log1p, Step
+from cofactor.data.steps import KNOWN, Binarize, HighlyVariable, LibrarySize, Log1p, Step, TfIdf
 from cofactor.engines.totals import Question, Sums
+from cofactor.kinds.kind import Kind
+from cofactor.kinds.numbers import CLUSTERED, NON_NEGATIVE
 from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns
 from cofactor.privacy.errors import PrivacyError
@@ -27,6 +29,8 @@ TEXT = "prepare"
 LOOK, COUNTS, EMPTY, LOGGED = 500, 10, 0.5, 15.0
 """Rows that are looked at for a hint; from which value and which share of zeros on numbers look like counts; and below
 which they look like logarithms."""
+UNSIGNED = (LibrarySize, Log1p, TfIdf)
+"""Steps that mean nothing for values below 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,11 @@ class Preparation:
     def text(self) -> str:
         """The steps as they are written on the command line."""
         return ",".join(step.text for step in self.steps)
+
+    @property
+    def takes(self) -> Kind:
+        """What values may be before the first step: whole rows of any numbers, unless a step wants them >= 0."""
+        return NON_NEGATIVE if any(isinstance(step, UNSIGNED) for step in self.steps) else CLUSTERED
 
     @property
     def questions(self) -> int:

@@ -62,7 +62,7 @@ def as_tables(Xs: Sequence[Any], *, layer: str | None = None) -> list[Table]:
     """Return what clients hold as tables whose features have distinct names."""
     tables = [as_table(X, f"client {j}", layer=layer) for j, X in enumerate(Xs)]
     for X, table in zip(Xs, tables, strict=True):
-        check_distinct(table, "adata.var_names_make_unique() renames them" if is_annotated(X) else "")
+        check_distinct(table, annotated=is_annotated(X))
     return tables
 
 
@@ -78,7 +78,7 @@ def set_aside(table: Table, name: str) -> tuple[Table, Array]:
     return replace(table, X=X, feature_names=[n for n in names if n != name]), plain(table.X[name])
 
 
-def check_distinct(table: Table, remedy: str = "") -> None:
+def check_distinct(table: Table, *, annotated: bool | None = None) -> None:
     """Refuse features that have the same name: nobody could say which of them new rows mean."""
     names = table.feature_names or []
     if len(set(names)) == len(names):
@@ -87,10 +87,9 @@ def check_distinct(table: Table, remedy: str = "") -> None:
     twice = list(dict.fromkeys(name for name in names if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
     more = f" and {len(twice) - 3} more" if len(twice) > 3 else ""
     found = f"{', '.join(map(repr, twice[:3]))}{more} more than once"
-    raise DataError(
-        f"{table.source}: expected distinct feature names, found {found}; "
-        f"{remedy or 'rename them, or add their columns up'}."
-    )
+    annotated = table.source.endswith(".h5ad") if annotated is None else annotated
+    remedy = "adata.var_names_make_unique() renames them" if annotated else "rename them, or add their columns up"
+    raise DataError(f"{table.source}: expected distinct feature names, found {found}; {remedy}.")
 
 
 def _index(frame: Any) -> list[str] | None:

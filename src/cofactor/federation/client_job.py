@@ -28,7 +28,6 @@ from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.judge import LOCAL_CELLS
 from cofactor.jobs.reading import sha256
-from cofactor.kinds.numbers import CLUSTERED
 from cofactor.local.columns import SomeColumns
 from cofactor.method import Method
 from cofactor.methods.build import Facts
@@ -100,7 +99,7 @@ class ClientJob:
             raise Refused("order")
         if self.table is None:
             config = self.terms.config
-            kind = CLUSTERED if config.preparation else kinds.named(config.kind)
+            kind = config.preparation.takes if config.preparation else kinds.named(config.kind)
             try:
                 table = self.own.table()
                 table = replace(table, X=kind.check(table.X, 0))

@@ -17,7 +17,6 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import NAMES
 from cofactor.jobs.reading import in_places, read_table
-from cofactor.kinds.numbers import CLUSTERED
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
 from cofactor.select.markers import SCORES, Marker, table
@@ -49,7 +48,8 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> New
         plain = replace(config, layer=layer or config.layer, group_by=None, label=None, split=None)
         read = read_table(str(path), plain)
         X, rows = _over(read, known, config), read.row_names
-        X = Preparation.from_arrays(steps)(kinds.check_one(CLUSTERED, X, path.name, known) if steps else X)
+        made = Preparation.from_arrays(steps)
+        X = made(kinds.check_one(made.takes, X, path.name, known)) if steps else X
     kind = kinds.named(method.traits.kind)
     X = kinds.check_one(kind, X, path.name, names)
     W = method.refit(X, H)

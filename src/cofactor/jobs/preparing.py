@@ -15,7 +15,6 @@ from cofactor.engines.totals import Question, Sums, totals
 from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import Inputs
-from cofactor.kinds.numbers import CLUSTERED
 from cofactor.types import Array, Data
 
 NAMES, WIDTH = "input_names", "input_width"
@@ -43,7 +42,7 @@ def prepare(config: Config, inputs: Inputs, place: Place, known: Mapping[str, Ar
     data: list[Data] = inputs.data
     if not place.remote:
         with place.guard("the inputs"):
-            data = kinds.check(CLUSTERED, data, clients=inputs.labels(), features=inputs.feature_names)
+            data = kinds.check(steps.takes, data, clients=inputs.labels(), features=inputs.feature_names)
     width = int(data[0].shape[1])
     names = inputs.feature_names or [f"feature{i}" for i in range(width)]
     asked: list[tuple[int, Sequence[Answer]]] = []

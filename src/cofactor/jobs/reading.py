@@ -14,6 +14,7 @@ from scipy import sparse
 
 from cofactor.data import harmonise, load, partition, ratings_split
 from cofactor.data.formats.table import Table
+from cofactor.data.tables import check_distinct
 from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
 from cofactor.methods.blocks import blocks
@@ -81,7 +82,10 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
     named = text or path.lower().endswith(".parquet")
     partly = opens if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
-    return load.read(path, layer=config.layer, obs=columns if named else (), blocks=partly)
+    table = load.read(path, layer=config.layer, obs=columns if named else (), blocks=partly)
+    if config.features != "position":
+        check_distinct(table)
+    return table
 
 
 def in_blocks(config: Config, table: Table, place: Place) -> Inputs:
