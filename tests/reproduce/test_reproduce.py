@@ -12,6 +12,7 @@ from tests.helpers.experiment import TINY, traces, written
 
 from cofactor.reproduce import drawn, experiment, measuring, pipeline
 from cofactor.reproduce.claims import CORRECTED, HOLDS, NO, OPEN, YES, judge
+from cofactor.reproduce.written import tables
 from cofactor.types import CofactorError
 
 
@@ -157,6 +158,8 @@ def test_declarations_with_mistakes_are_refused_before_anything_runs() -> None:
             experiment.parse(TINY.replace(*change, 1), "tiny")
     with pytest.raises(CofactorError, match="Did you mean 'fnmf-fig3'"):
         experiment.find("fnmf-fig33")
+    with pytest.raises(CofactorError, match="nowhere.toml: expected a TOML file of an experiment. Found no such file"):
+        experiment.find("nowhere.toml")
     tiny = experiment.parse(TINY, "tiny")
     tiny.claims[0]["lo"] = 1
     with pytest.raises(CofactorError, match="entry of a claim"):
@@ -193,6 +196,38 @@ def test_claims_compare_medians() -> None:
         ({"of": {"method": "a"}, "paper": "-", "high": 5.0}, HOLDS),
     ):
         assert judge(claim(**entries), found)[0].verdict == verdict, entries
+
+
+def test_a_claim_about_several_methods_holds_for_each_of_them() -> None:
+    """Groups may be methods: what it is compared with names its own, and cells without a setting are in all groups."""
+    found = [
+        {"cell": {"method": name, "x": x}, "result": {"v": v * x}}
+        for name, v in (("a", 1.0), ("b", 3.0), ("c", 2.0))
+        for x in (1, 10)
+    ]
+    found.append({"cell": {"method": "level"}, "result": {"v": 5.0}})
+    groups = {"of": {"method": ["a", "b"]}, "each": ["x", "method"]}
+    worst = judge(claim(**groups, over={"method": "c"}, high=1.0), found)[0]
+    assert (worst.verdict, worst.here, worst.asked) == (NO, "0.5 to 1.5", "at most 1")
+    assert judge(claim(**groups, over=[{"method": "c"}, {"method": "a"}], low=1.0, high=3.0), found)[0].verdict == YES
+    assert judge(claim(**groups, over={"method": "level"}, low=0.2, high=6.0), found)[0].here == "0.2 to 6"
+    either = judge(claim(of=[{"method": "a"}, {"method": "b"}], each=["x"], over={"method": "c"}, high=1.0), found)[0]
+    assert (either.verdict, either.here) == (YES, "0.5")
+
+
+def test_what_is_shown_does_not_contradict_the_verdict() -> None:
+    found = lines({"a": [1.503]})
+    assert judge(claim(of={"method": "a"}, high=1.5), found)[0].here == "1.503"
+    assert judge(claim(of={"method": "a"}, high=2), found)[0].here == "1.5"
+
+
+def test_a_table_fills_rows_that_do_not_depend_on_its_columns() -> None:
+    tiny = experiment.parse(TINY, "tiny")
+    tiny.tables[:] = [{"rows": "method", "columns": "x", "measure": "value", "never": "no bound"}]
+    found = [{"cell": {"method": "exact", "x": x}, "result": {"value": x}} for x in (1, 2)]
+    found.append({"cell": {"method": "fedavg"}, "result": {"value": None}})
+    (table,) = tables(tiny, found)
+    assert "| theirs | no bound | no bound |" in table
 
 
 def test_threads_of_the_environment_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,8 @@ def _show(made: list[Outcome]) -> None:
         for verdict in m.verdicts:
             console.print(f"  {verdict.verdict}", style=STYLES.get(verdict.verdict, "red"), end="")
             console.print(f": {verdict.says}", soft_wrap=True)
-            console.print(f"    paper: {verdict.paper}; here: {verdict.here}", soft_wrap=True)
+            asked = f"; asked: {verdict.asked}" if verdict.asked else ""
+            console.print(f"    paper: {verdict.paper}; here: {verdict.here}{asked}", soft_wrap=True)
             if verdict.fix:
                 console.print(f"    corrected: {verdict.fix}", soft_wrap=True)
         for text in m.missing.values():

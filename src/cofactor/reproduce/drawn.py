@@ -112,8 +112,18 @@ def _plain_ticks(axis: Any) -> None:
     else:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < LONG else (1,), numticks=12))
         axis.set_minor_locator(LogLocator(subs=range(1, 10), numticks=60))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _plain(value: float) -> str:
+    """Write the number of a tick: plainly, or as a power of ten where that would be long.
+
+    >>> _plain(0.05), _plain(1e11)
+    ('0.05', '$10^{11}$')
+    """
+    power = round(np.log10(value)) if value > 0 else 0
+    return f"$10^{{{power}}}$" if abs(power) > 4 and np.isclose(value, 10.0**power, rtol=1e-6) else f"{value:g}"
 
 
 def look(experiment: Experiment, name: Any) -> dict[str, Any]:
@@ -136,7 +146,8 @@ def look(experiment: Experiment, name: Any) -> dict[str, Any]:
 
 def _names(panel: Settings, lines: Sequence[Settings]) -> list[Any]:
     split = panel.get("lines", "method")
-    return list(dict.fromkeys(line["cell"].get(split) for line in lines))
+    found = list(dict.fromkeys(line["cell"].get(split) for line in lines))
+    return sorted(found) if all(isinstance(name, int | float) for name in found) else found
 
 
 Style = tuple[Any, str, dict[str, Any]]

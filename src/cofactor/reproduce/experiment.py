@@ -131,6 +131,8 @@ def _declares(path: Any) -> bool:
 def find(name: str) -> Experiment:
     """Return a shipped experiment by name, or one in a TOML file of your own."""
     if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise CofactorError(f"{name}: expected a TOML file of an experiment. Found no such file.")
         return parse(Path(name).read_text(), Path(name).stem)
     if name not in names():
         raise unknown("experiment", name, names())

@@ -30,10 +30,11 @@ def _table(experiment: Experiment, spec: Settings, lines: Sequence[Settings]) ->
     printed = spec.get("paper", {})
     body = []
     for row in _distinct(lines, spec["rows"]):
-        cells = []
+        cells, of_row = [], chosen(lines, {spec["rows"]: row})
         for head in heads:
-            here = chosen(lines, {spec["rows"]: row, **({across: head} if across else {})})
-            shown = _shown(values(here, spec["measure"] if across else head))
+            # what does not depend on the columns is the same in all of them
+            here = [line for line in of_row if not across or line["cell"].get(across, head) == head]
+            shown = _shown(values(here, spec["measure"] if across else head), spec.get("never", "never"))
             told = printed.get(str(row), {}).get(str(head))
             cells.append(shown if told is None else f"{shown} ({told})")
         name = experiment.label(row)
@@ -48,17 +49,18 @@ def _table(experiment: Experiment, spec: Settings, lines: Sequence[Settings]) ->
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
     """Claims with what the paper says and what was measured here."""
-    top = ["claim", "paper", "here", "verdict"]
-    body = [[v.says, v.paper, v.here, f"**{v.verdict}**" + (f": {v.fix}" if v.fix else "")] for v in verdicts]
-    return "\n".join(_row(cells) for cells in [top, ["---"] * 4, *body])
+    top = ["claim", "paper", "here", "asked", "verdict"]
+    body = [[v.says, v.paper, v.here, v.asked, f"**{v.verdict}**" + (f": {v.fix}" if v.fix else "")] for v in verdicts]
+    return "\n".join(_row(cells) for cells in [top, ["---"] * 5, *body])
 
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _shown(found: Sequence[float]) -> str:
-    return number(median(found)) if found else "-"
+def _shown(found: Sequence[float], never: str) -> str:
+    """Return the median, and what never came in the words of the table."""
+    return number(median(found)).replace("never", never) if found else "-"
 
 
 def _distinct(lines: Sequence[Settings], name: str) -> list[Any]:
