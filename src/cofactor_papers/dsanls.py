@@ -119,7 +119,7 @@ def scaling(cell: Cell) -> dict[str, Any]:
     return {"rate": 1 / seconds, "seconds": seconds, "cores": len(os.sched_getaffinity(0))}
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=32)
 def _started(settings: str) -> dict[str, float]:
     """Return the seconds of an iteration of every method, measured by processes that start here."""
     count = str(json.loads(settings)["processes"])

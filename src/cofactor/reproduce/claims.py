@@ -127,12 +127,11 @@ def _verdict(claim: Settings, lines: Sequence[Settings], name: str) -> Verdict:
     here = found.text(unit) + _failures(claim, lines)
     if printed is not None:
         here = f"as printed {printed.text(unit)}; corrected {here}"
-        if printed.holds:  # nothing had to be corrected
-            return Verdict(says, paper, here, YES, asked=asked)
-        return Verdict(says, paper, here, CORRECTED if found.holds else NO, fix, asked)
-    if paper == "-":
-        return Verdict(says, paper, here, HOLDS if found.holds else FAILS, fix, asked)
-    return Verdict(says, paper, here, NO if not found.holds else CORRECTED if fix else YES, fix, asked)
+    if printed is not None and printed.holds:  # nothing had to be corrected
+        return Verdict(says, paper, here, YES, asked=asked)
+    if not found.holds:  # no correction helps
+        return Verdict(says, paper, here, FAILS if paper == "-" else NO, asked=asked)
+    return Verdict(says, paper, here, HOLDS if paper == "-" else CORRECTED if fix else YES, fix, asked)
 
 
 def _bounds(claim: Settings) -> Bounds:

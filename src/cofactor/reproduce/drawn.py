@@ -54,7 +54,7 @@ def draw(path: Path, experiment: Experiment, lines: Sequence[Settings]) -> Path 
         keys[PRINTED] = keys.pop(PRINTED)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
-    title = "\n".join(textwrap.wrap(experiment.title, int(11.5 * wide * across)))
+    title = "\n".join(textwrap.wrap(experiment.title, int(10 * wide * across)))
     figure.suptitle(title, x=0.01, ha="left", color=INK, size=11, weight="bold")
     if keys:
         columns = max(1, min(len(keys), int(across * wide / (0.062 * max(map(len, keys)) + 0.6))))
@@ -86,6 +86,8 @@ def _finish(axis: Axes, panel: Settings, lines: Sequence[Settings]) -> None:
     for line, scale in ((axis.xaxis, "x"), (axis.yaxis, "y")):
         if scale in log and (scale == "y" or panel.get("kind") != "bars"):
             _plain_ticks(line)
+    if "x" not in log and panel.get("kind") == "curves" and _counts(panel["x"], lines):
+        axis.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axis.spines[["top", "right"]].set_visible(False)
     for side in ("left", "bottom"):
         axis.spines[side].set_color(RULE)
@@ -101,6 +103,11 @@ def _finish(axis: Axes, panel: Settings, lines: Sequence[Settings]) -> None:
         axis.axhline(rule["at"], color=MUTED, linewidth=0.8, linestyle=":")
         how: dict[str, Any] = {"ha": "right", "va": "bottom", "size": 7, "color": MUTED}
         axis.annotate(rule["text"], (1, rule["at"]), xycoords=("axes fraction", "data"), **how)
+
+
+def _counts(name: str, lines: Sequence[Settings]) -> bool:
+    """Whether what curves are drawn over is counted: rounds or iterations, of which there are no halves."""
+    return all(isinstance(x, int) for line in lines for x in line["result"].get(name, []))
 
 
 def _plain_ticks(axis: Any) -> None:
