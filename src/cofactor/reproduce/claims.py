@@ -35,7 +35,7 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim with its verdict: what the paper says of it, what was measured here, what had to be corrected, its bound."""
+    """A claim with its verdict: what the paper says, what was measured, what had to be corrected, what was asked."""
 
     says: str
     paper: str

@@ -54,7 +54,7 @@ def draw(path: Path, experiment: Experiment, lines: Sequence[Settings]) -> Path 
         keys[PRINTED] = keys.pop(PRINTED)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
-    title = "\n".join(textwrap.wrap(experiment.title, int(10 * wide * across)))
+    title = "\n".join(textwrap.wrap(experiment.title, int(10.7 * wide * across)))
     figure.suptitle(title, x=0.01, ha="left", color=INK, size=11, weight="bold")
     if keys:
         columns = max(1, min(len(keys), int(across * wide / (0.062 * max(map(len, keys)) + 0.6))))
