@@ -48,15 +48,23 @@ def test_the_verbs_that_only_show_something(hospitals, tmp_path):
 
 
 def test_a_consensus_is_a_fit_by_its_method_that_is_settled_on_the_rows(hospitals, tmp_path):
-    folder, _ = hospitals
+    folder, Xs = hospitals
     words = (folder / "ann.csv", folder / "bob.parquet", "-k", 3, "-q")
-    cofactor("consensus", *words, "--starts", 6, "--settles", 4, "--option", "local_rank=6", cwd=tmp_path)
-    options = [x for name in ("starts=6", "settles=4", "local_rank=6") for x in ("--option", name)]
+    cofactor("consensus", *words, "--starts", 6, "--option", "local_rank=6", cwd=tmp_path)
+    options = [x for name in ("starts=6", "settles=30", "local_rank=6") for x in ("--option", name)]
     cofactor("fit", *words, "--method", "consensus", *options, "--out", "same", cwd=tmp_path)
     one, two = (np.load(tmp_path / run / "factor.npz") for run in ("run", "same"))
     np.testing.assert_array_equal(one["factor"], two["factor"])
     assert one["clustergram"].any()
-    assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 5
+    assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 31
+    model = FederatedNMF(3, consensus=6, random_state=0, options={"local_rank": 6}).fit(Xs[:2])
+    for name, found in (("factor", model.components_), ("silhouette", model.silhouette_)):
+        np.testing.assert_array_equal(one[name], found)
+    np.testing.assert_array_equal(one["clustergram"], model.clustergram_)
+    model.save(tmp_path / "model.npz")
+    again = FederatedNMF.load(tmp_path / "model.npz")
+    assert again.consensus == 6
+    np.testing.assert_array_equal(again.transform(Xs[2]), model.transform(Xs[2]))
     ids = re.findall(r'<section[^>]* id="(\w+)"', (tmp_path / "run" / "report.html").read_text())
     assert {"markers", "consensus"} <= set(ids)  # features have names, and there were starts
     assert "No such option" in cofactor("consensus", *words, "--secure", cwd=tmp_path, check=2).stderr

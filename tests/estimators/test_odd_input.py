@@ -49,6 +49,23 @@ def test_rows_of_zeros_have_codes_of_zero():
 def test_one_start_is_no_consensus():
     with pytest.raises(CofactorError, match="a consensus needs at least two"):
         fit(X, method="consensus", options={"starts": 1})
+    for starts in (1, 2.5, True, "many"):
+        with pytest.raises(CofactorError, match="number of starts, at least two"):
+            fit(X, consensus=starts)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"method": "oneshot"}, "method='oneshot'"),
+        ({"beta_loss": 1}, "another beta_loss"),
+        ({"init": "random"}, "a start of your own"),
+        ({"rounds": 20}, "rounds"),
+    ],
+)
+def test_what_a_consensus_does_not_go_with_is_named(more, named):
+    with pytest.raises(CofactorError, match=f"consensus: expected .* found {named}"):
+        fit(X, consensus=5, **more)
 
 
 @pytest.mark.filterwarnings("ignore:components may")

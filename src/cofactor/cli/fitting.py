@@ -60,8 +60,9 @@ def fit(
 def consensus(
     starts: Annotated[int, typer.Option(help="Starts, on the server.", rich_help_panel=COMPUTED)] = 100,
     settles: Annotated[
-        int, typer.Option(help="Rounds of exact after it, on the rows themselves.", rich_help_panel=COMPUTED)
-    ] = 30,
+        int | None,
+        typer.Option(help="Rounds of exact after it, on the rows themselves. Default: 30.", rich_help_panel=COMPUTED),
+    ] = None,
     out: Out = Path("run"),
     option: Pairs = None,
     json: Json = False,
@@ -75,8 +76,9 @@ def consensus(
     Example: cofactor consensus a.h5ad b.h5ad -k 10 --prepare library,hvg=2000,scale --out run
     """
     from cofactor.cli import verbs
+    from cofactor.methods.pooled import SETTLES
 
-    options = {"starts": starts, "settles": settles, **dict(map(pair, option or []))}
+    options = {"starts": starts, "settles": SETTLES if settles is None else settles, **dict(map(pair, option or []))}
     said = _said({**given, "method": "consensus"}, options)
     verbs.fit(said, out, config_file=None, as_json=json, quiet=quiet, home=Path("federation"))
 

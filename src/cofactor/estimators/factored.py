@@ -148,4 +148,5 @@ class Factored(Kept):
         self.reconstruction_err_ = self._kind.score(np.sum(tallies, axis=0)).error
         self.n_rounds_ = self.n_iter_ = self.n_iter_ + 1
         self.marker_scores_ = self.own_components_ = self.stability_ = None
+        self.silhouette_ = self.clustergram_ = None
         return self

@@ -21,6 +21,7 @@ from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.numbers import GAPPED, NON_NEGATIVE
 from cofactor.method import Method
 from cofactor.methods.build import Facts, kind_of
+from cofactor.methods.pooled import SETTLES
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select.rank import select_rank
@@ -47,6 +48,9 @@ class FederatedNMF(Factored):
         of a beta-divergence, as in scikit-learn.
     alpha_W, l1_ratio : penalty of the codes, as in scikit-learn; it leaves the scale of ``components_`` as it is.
     alpha_H : that of the factor; "same" is ``alpha_W``.
+    consensus : how many starts to find components that keep coming back in (cNMF), as ``cofactor consensus`` does: they
+        run on the server, on one summary of each client; strays are dropped, the others clustered, and the medians
+        settled by 30 rounds of ``"exact"`` on all rows (``options``: ``settles``, ``density``, ``local_rank``).
     orthogonality : a penalty of components that are used in the same rows for the same features,
         ``orthogonality / 2 sum_{p != l} <W_p, W_l> <H_p, H_l>``: 1 makes them nearly disjoint.
     init : None is the method's own start; "random"; or "custom", to begin at what ``fit`` is given.
@@ -79,6 +83,8 @@ class FederatedNMF(Factored):
     history_ : one :class:`~cofactor.engines.history.Round` per round: loss, drift, bytes, seconds, participants.
     stability_ : of each component the worst cosine to its partner in restarts that are as good; a warning names those
         below .9. None where no restarts were made, NaN where there was nothing to compare.
+    silhouette_, clustergram_ : with ``consensus``, how far the cluster of each component stands apart from the others
+        (1 is all the way), and the distances between the components of all starts, as a picture; None without.
     reconstruction_err_ : ``|X - W H|_F / |X|_F`` over all rows.
     n_rounds_, n_iter_ : rounds that were run.
     n_components_ : the rank.
@@ -111,6 +117,7 @@ class FederatedNMF(Factored):
         alpha_H: float | str = "same",
         l1_ratio: float = 0.0,
         orthogonality: float = 0.0,
+        consensus: int | None = None,
         init: str | None = None,
         rounds: int | None = None,
         tol: float = 1e-4,
@@ -134,6 +141,7 @@ class FederatedNMF(Factored):
         self.alpha_H = alpha_H
         self.l1_ratio = l1_ratio
         self.orthogonality = orthogonality
+        self.consensus = consensus
         self.init = init
         self.rounds = rounds
         self.tol = tol
@@ -151,7 +159,7 @@ class FederatedNMF(Factored):
         self.verbose = verbose
 
     _dtype = (np.float64, np.float32)
-    told = ("beta_loss", "alpha_W", "alpha_H", "l1_ratio", "orthogonality", "features", "layer")
+    told = ("beta_loss", "alpha_W", "alpha_H", "l1_ratio", "orthogonality", "consensus", "features", "layer")
 
     @property
     def _kind(self) -> Kind:  # type: ignore[override]
@@ -159,6 +167,7 @@ class FederatedNMF(Factored):
 
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.reconstruction_err_ = score.error
+        self.silhouette_, self.clustergram_ = outcome.silhouette, outcome.clustergram
         warn(outcome, self.tol, ConvergenceWarning)
 
     def fit(
@@ -229,6 +238,9 @@ class FederatedNMF(Factored):
         """Return the method, which another loss changes, and options of penalties and of a start that is given."""
         more = losses.options(self.beta_loss, self.alpha_W, self.alpha_H, self.l1_ratio, self.orthogonality)
         method = "exact-beta" if "beta" in more and self.method == "exact" else self.method
+        begins = self.init is not None or given.H is not None or given.W is not None
+        if self.consensus is not None:
+            return "consensus", self._agreeing(bool(more), begins=begins, weighs=given.cells is not None)
         if given.cells is not None:
             if method not in WEIGHED:
                 raise CofactorError(f"cell_weight: expected method='exact' to go with it, found {self.method!r}.")
@@ -241,9 +253,26 @@ class FederatedNMF(Factored):
                 "beta_loss, alpha_W, alpha_H and orthogonality: expected method='exact' to go with them, "
                 f"found {self.method!r}."
             )
-        begins = self.init is not None or given.H is not None or given.W is not None
         at = {"start": "random"} if begins and method in STARTED else {}
         return method, {**at, **more, **self._options()}
+
+    def _agreeing(self, penalized: bool, *, begins: bool, weighs: bool) -> dict[str, Any]:
+        """Return the options of a consensus of many starts, or refuse what does not go with it."""
+        if not isinstance(self.consensus, int | np.integer) or isinstance(self.consensus, bool) or self.consensus < 2:
+            raise CofactorError(f"consensus: expected the number of starts, at least two, found {self.consensus!r}.")
+        others = {
+            f"method={self.method!r}": self.method not in ("exact", "consensus"),
+            "another beta_loss, or a penalty": penalized,
+            "a start of your own (init, W, H)": begins,
+            "cell_weight": weighs,
+            "rounds": self.rounds is not None,
+        }
+        if found := [name for name, there in others.items() if there]:
+            raise CofactorError(
+                f"consensus: expected plain least squares from starts of its own beside it, found {', '.join(found)}; "
+                "options={'settles': 30} says how many rounds follow it."
+            )
+        return {"starts": int(self.consensus), "settles": SETTLES, **self._options()}
 
     def _watchers(self) -> list[Any]:
         return [*self.callbacks, tell] if self.verbose else list(self.callbacks)
