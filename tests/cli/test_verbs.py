@@ -70,6 +70,22 @@ def test_a_consensus_is_a_fit_by_its_method_that_is_settled_on_the_rows(hospital
     assert "No such option" in cofactor("consensus", *words, "--secure", cwd=tmp_path, check=2).stderr
 
 
+def test_one_file_with_gaps_is_a_run_with_markers(hospitals, tmp_path):
+    _, Xs = hospitals
+    names = [f"gene{i}" for i in range(24)]
+    rows = pd.DataFrame(Xs[0], columns=names).mask(np.random.default_rng(0).uniform(size=Xs[0].shape) < 0.1)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    words = ("rows.csv", "-k", 3, "--method", "exact-gaps", "--rounds", 20, "--tol", 0, "-q")
+    cofactor("fit", *words, cwd=tmp_path)
+    found = json.loads(cofactor("markers", "run", "--top", 5, "--json", cwd=tmp_path).stdout)
+    model = FederatedNMF(3, method="exact-gaps", rounds=20, tol=0, random_state=0).fit(rows)
+    assert [(m["component"], m["feature"]) for m in found] == [(m.component, m.feature) for m in model.markers(top=5)]
+    shown = (tmp_path / "run" / "report.html").read_text()
+    assert 'id="markers"' in shown
+    refused = cofactor("fit", *words, "--prepare", "log1p", "--out", "other", cwd=tmp_path, check=2).stderr
+    assert "prepare: expected none where cells, NaN, were not observed" in refused
+
+
 def test_the_version_is_printed(tmp_path):
     assert cofactor("--version", cwd=tmp_path).stdout == f"cofactor {version('cofactor')}\n"
 

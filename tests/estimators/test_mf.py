@@ -59,6 +59,20 @@ def test_groups_and_triples_give_the_model_of_one_client_per_row(R, model):
     assert named.score(triples(R)) == pytest.approx(matrix.score(rated))
 
 
+def test_a_column_names_the_clients_whose_sums_are_masked(R):
+    u, i, x = triples(R)
+    frame = pd.DataFrame({"user": u, "item": i, "rating": x, "shop": [f"s{int(name[1:]) % 3}" for name in u]})
+    plain = FederatedMF(2, ridge=2.0, rounds=5, tol=0, random_state=0).fit(triples(R))
+    hidden = FederatedMF(2, ridge=2.0, rounds=5, tol=0, random_state=0, secure=True).fit(frame, groups="shop")
+    assert {line.participants for line in hidden.history_} == {3}
+    np.testing.assert_allclose(hidden.codes_ @ hidden.factor_, plain.codes_ @ plain.factor_, atol=1e-4)
+    for column, words in (("item", "in one group, found user"), ("shops", "column 'shops', found none among user")):
+        with pytest.raises(DataError, match=words):
+            FederatedMF(2).fit(frame, groups=column)
+    with pytest.raises(CofactorError, match="sum"):
+        FederatedMF(2, secure=True, options={"rated_only": True}).fit(frame, groups="shop")
+
+
 @pytest.mark.parametrize("method", catalog.names("ratings"))
 @pytest.mark.parametrize("biases", [True, False])
 def test_users_as_clients_give_the_model_of_one_client_and_send_more(method, biases, R):

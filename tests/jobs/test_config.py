@@ -149,7 +149,10 @@ def test_engines_of_the_settings_are_those_that_exist() -> None:
         ({"inputs": ["a", "b"], "method": "hals"}, "works on row and column blocks of one matrix"),
         ({"method": "hals", "group_by": "x"}, "found --group-by"),
         ({"method": "hals", "split": 2, "by": "sorted", "label": "x"}, "found --by"),
-        ({"ratings": True, "secure": True}, "--ratings has no secure"),
+        (
+            {"method": "exact-gaps", "prepare": "log1p,scale"},
+            "prepare: expected none where cells, NaN, were not observed",
+        ),
         ({"ratings": True, "features": "union"}, "--ratings has no features"),
         ({"ratings": True, "boolean": True}, "--ratings: expected one of the methods"),
     ],

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.decomposition import non_negative_factorization
 from tests.helpers.command import cofactor
 
 from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF
@@ -71,6 +72,8 @@ MODELS = {
         lambda s=0: [X > 2 for X in arrays(s)],
     ),
     "bits with a threshold": (FederatedBMF(3, threshold=2.5, random_state=0), frames),
+    "bits made by steps": (FederatedBMF(3, prepare="library=50,binarize=2", random_state=0), frames),
+    "scaled clusters": (FederatedKMeans(3, features="intersection", prepare="log1p,scale", random_state=0), frames),
     "k-means": (FederatedKMeans(3, random_state=0), arrays),
     "simplex": (FederatedKMeans(3, method="simplex", rounds=3, random_state=0), frames),
 }
@@ -171,6 +174,51 @@ def test_what_a_loaded_model_cannot_do_is_said(tmp_path):
         FederatedNMF.load(file)
 
 
+@pytest.mark.parametrize("more", [{}, {"alpha_W": 0.02, "l1_ratio": 0.5}, {"beta_loss": "kullback-leibler"}])
+def test_a_factor_that_stays_has_the_codes_of_scikit_learn(more, tmp_path):
+    X, H = arrays()[0] + 0.1, nmf().fit(arrays()).components_
+    model = FederatedNMF.from_factor(H, **more)
+    solver = {"solver": "mu"} if "beta_loss" in more else {}
+    how = {"init": "custom", "update_H": False, "n_components": 3, "tol": 1e-10, "max_iter": 20000}
+    W = non_negative_factorization(X, H=H, **how, **solver, **more)[0]
+    np.testing.assert_allclose(model.transform(X), W, atol=2e-3 * W.max())
+    np.testing.assert_array_equal(model.components_, H)
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(FederatedNMF.load(tmp_path / "model.npz").transform(X), model.transform(X))
+
+
+def test_programs_in_a_table_name_their_features():
+    programs = pd.DataFrame(nmf().fit(arrays()).components_, columns=GENES)[GENES[2:]]
+    rows = frames(1)[0]
+    model = FederatedNMF.from_factor(programs, features="intersection", prepare="library=50,log1p")
+    ready = np.log1p(rows.to_numpy() / np.maximum(rows[GENES[2:]].to_numpy().sum(1, keepdims=True), 1) * 50)
+    plain = FederatedNMF.from_factor(programs.to_numpy()).transform(ready[:, 2:])
+    np.testing.assert_allclose(model.transform(rows), plain, atol=1e-10)
+    assert model.markers(rows)[0].feature in GENES[2:]
+    assert model.score(rows) == pytest.approx(FederatedNMF.from_factor(programs.to_numpy()).score(ready[:, 2:]))
+    centres = FederatedKMeans.from_factor(rows.to_numpy()[:4])
+    assert centres.predict(rows.to_numpy()[:4]).tolist() == [0, 1, 2, 3]
+    bits = np.eye(3, dtype=int).repeat(4, axis=1)
+    np.testing.assert_array_equal(FederatedBMF.from_factor(bits).transform(bits), np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda H: FederatedNMF.from_factor(-H), "H: expected a factor"),
+        (lambda H: FederatedNMF.from_factor(H, prepare="hvg=5"), "found hvg, which needs sums"),
+        (lambda H: FederatedNMF.from_factor(H, feature_names=["a"]), "expected one for each of 12, found 1"),
+        (lambda H: FederatedNMF.from_factor(H, feature_names=["a"] * 12), "distinct feature names, found 'a'"),
+        (lambda H: FederatedNMF.from_factor(H, method="felb"), "a method of FederatedBMF"),
+        (FederatedBMF.from_factor, "must be 0 or 1"),
+        (lambda H: FederatedKMeans.from_factor(H * np.nan), "NaN"),
+    ],
+)
+def test_what_is_no_factor_is_refused_in_words(make, words):
+    with pytest.raises(CofactorError, match=words):
+        make(np.full((3, 12), 0.5))
+
+
 def test_a_method_object_is_given_again(tmp_path):
     model = nmf(method=Summed(3)).fit(arrays())
     model.save(tmp_path / "model.npz")
@@ -188,6 +236,8 @@ def test_a_method_object_is_given_again(tmp_path):
         ("--method", "shared-own", "--option", "weight=2"),
         ("--features", "union"),
         ("--prepare", "library,log1p"),
+        ("--method", "k-means", "--prepare", "scale"),
+        ("--boolean", "--prepare", "binarize=2"),
         ("--epsilon", 5, "--delta", 1e-3, "--insecure-noise-seed", 7130559),
     ],
     ids=lambda words: words[1],
@@ -198,7 +248,11 @@ def test_the_factor_of_a_run_finds_the_codes_of_the_run(words, tmp_path):
         frame.to_csv(tmp_path / name, index=False)
     cofactor("fit", "a.csv", "b.csv", "-k", 3, "-q", *words, cwd=tmp_path)
     cofactor("transform", "run", "a.csv", "--out", "codes.npy", "-q", cwd=tmp_path)
-    model = FederatedNMF.load(tmp_path / "run" / "factor.npz")
+    estimator = {"k-means": FederatedKMeans, "--prepare": FederatedBMF}.get(words[1], FederatedNMF)
+    model = estimator.load(tmp_path / "run" / "factor.npz")
+    if "--prepare" in words:  # and the estimator finds the same factor
+        by = {"prepare": words[-1], "random_state": 0}
+        np.testing.assert_allclose(estimator(3, **by).fit(data).components_, model.components_, atol=1e-12)
     np.testing.assert_allclose(model.transform(data[0]), np.load(tmp_path / "codes.npy"), rtol=0, atol=1e-12)
     with np.load(tmp_path / "run" / "factor.npz") as file:
         assert str(PRIVATE.insecure_seed) not in str(file["settings"])

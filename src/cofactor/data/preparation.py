@@ -81,6 +81,14 @@ class Preparation:
                     "single rows (library, log1p, binarize) are fine."
                 )
 
+    def check_gaps(self) -> None:
+        """Refuse steps where cells were not observed: they would take NaN for numbers."""
+        if self:
+            raise CofactorError(
+                f"prepare: expected none where cells, NaN, were not observed, found {self.text}; do such steps before "
+                "the fit, on the cells that were."
+            )
+
     def settle(self, Xs: Sequence[Data], n_features: int, ask: Ask) -> tuple[Preparation, list[Data]]:
         """Carry the steps out over all clients; return the preparation with what it learned, and the data after it."""
         done: list[Step] = []

@@ -30,6 +30,7 @@ from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, Given
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
+from cofactor.kinds.numbers import GAPPED
 from cofactor.local import arrays, devices
 from cofactor.method import Method
 from cofactor.methods.build import AUTO, Facts, budget_of, build, rank_of, refuse, refuse_shown, settle
@@ -136,6 +137,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         check_takes(refuse(chosen, plan, options, TAKES[name]), chosen, name)
         engine = self._carrier(plan)  # a text, or a device that is not there, is refused before data are read
         preparation = Preparation.of(self.prepare)
+        if self._kind is GAPPED:
+            preparation.check_gaps()
         if plan.privacy is not None:
             preparation.check_private()
             refuse_shown(self.features, groups=groups)
@@ -202,7 +205,9 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         def convert(x: Any, client: Any) -> Data:
             return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **shape), client)
 
-        how: Any = {"kind": self._kind, "features": self.features, "layer": self.layer, "empty": empty}
+        steps = Preparation.of(self.prepare)
+        kind = steps.takes if steps else self._kind
+        how: Any = {"kind": kind, "features": self.features, "layer": self.layer, "empty": empty}
         return clients.split(X, groups, convert=convert, **how)
 
     def _prepared(
@@ -268,8 +273,10 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             X = onto(replace(table, X=X), known, lacking=lacking, others=others)
         else:
             X = self._convert(validate_data(self, table.X, reset=False, dtype=self._dtype, **SHAPE_ONLY), client)
-        X = kinds.check_one(self._kind, X, client, known or None)
-        return self._kind.check(self._preparation(X), client) if self._preparation else X
+        if not self._preparation:
+            return kinds.check_one(self._kind, X, client, known or None)
+        raw = kinds.check_one(self._preparation.takes, X, client, known or None)
+        return kinds.check_one(self._kind, self._preparation(raw), client, self.features_)
 
     def _score(self, X: Any) -> Score:
         """Return the errors of new rows, codes refitted."""

@@ -11,6 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.boolean import check_boolean, product, unpack
+from cofactor.data.harmonise import How
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
@@ -58,6 +59,10 @@ class FederatedBMF(Kept):
     engine : what carries the messages; None runs all clients in this process.
     privacy : a :class:`~cofactor.privacy.Privacy` with ``unit="client"``, for felb, falb and the votes; no sweeps then.
     secure : add messages up under masks, so that only their sum can be seen (3 clients or more).
+    features : how features of clients are matched by name: "same" (in any order), "intersection", or "position".
+    layer : of AnnData, the layer to read instead of ``X`` ("raw" for the raw matrix).
+    prepare : steps that make zeros and ones of every row, here and in ``transform``, as ``"library,binarize=2"``
+        (:mod:`cofactor.data.steps`).
     options : further options of the named method, such as ``{"local": "asso"}``.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
 
@@ -98,6 +103,9 @@ class FederatedBMF(Kept):
         engine: Engine | None = None,
         privacy: Privacy | None = None,
         secure: bool = False,
+        features: How = "same",
+        layer: str | None = None,
+        prepare: Any = None,
         options: dict[str, Any] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -113,18 +121,29 @@ class FederatedBMF(Kept):
         self.engine = engine
         self.privacy = privacy
         self.secure = secure
+        self.features = features
+        self.layer = layer
+        self.prepare = prepare
         self.options = options
         self.callbacks = callbacks
 
     _dtype = "numeric"
     _kind = ZERO_ONE
     remade = "boolean-exact"
-    told = ("align", "aggregate", "sweeps", "threshold")
+    told = ("align", "aggregate", "sweeps", "threshold", "features", "layer")
 
     def _convert(self, X: Any, client: Any) -> Data:
+        if self.prepare is not None:
+            return super()._convert(X, client)
         return to_bits(X, client=client, threshold=self.threshold)
 
+    def _fixed(self, H: Array) -> Array:
+        check_boolean(H, "H")
+        return H.astype(np.uint8)
+
     def _fit(self, X: Any, groups: Any, given: Given = NOTHING) -> clients.Clients:
+        if self.threshold is not None and self.prepare is not None:
+            raise CofactorError("threshold: expected no prepare beside it, found both; end prepare with binarize=...")
         if self.threshold is not None and clients.is_elsewhere(X):
             raise CofactorError("threshold: expected None for data on workers. Make zeros and ones there: X >= 0.5.")
         return super()._fit(X, groups, given)

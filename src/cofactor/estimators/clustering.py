@@ -10,6 +10,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from cofactor.data.harmonise import How
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
@@ -40,6 +41,10 @@ class FederatedKMeans(ClusterMixin, Kept):
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same numbers everywhere.
     engine : what carries the messages; None runs all clients in this process.
+    features : how features of clients are matched by name: "same" (in any order), "intersection", or "position".
+    layer : of AnnData, the layer to read instead of ``X`` ("raw" for the raw matrix).
+    prepare : steps that are done with every row first, and again by ``predict`` and ``transform``, as
+        ``"library,log1p,hvg=2000,scale"`` (:mod:`cofactor.data.steps`).
     options : options of the named method, such as ``{"restarts": 50}``.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
 
@@ -69,6 +74,7 @@ class FederatedKMeans(ClusterMixin, Kept):
     _dtype = (np.float64, np.float32)
     _kind = CLUSTERED
     remade = "k-means"
+    told = ("features", "layer")
 
     def __init__(
         self,
@@ -80,6 +86,9 @@ class FederatedKMeans(ClusterMixin, Kept):
         participation: float = 1.0,
         random_state: Any = None,
         engine: Engine | None = None,
+        features: How = "same",
+        layer: str | None = None,
+        prepare: Any = None,
         options: dict[str, Any] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -90,6 +99,9 @@ class FederatedKMeans(ClusterMixin, Kept):
         self.participation = participation
         self.random_state = random_state
         self.engine = engine
+        self.features = features
+        self.layer = layer
+        self.prepare = prepare
         self.options = options
         self.callbacks = callbacks
 
@@ -101,6 +113,9 @@ class FederatedKMeans(ClusterMixin, Kept):
         if made not in (None, k):
             raise CofactorError(f"n_clusters is {k}, but the method was made with rank {made}.")
         return int(k)
+
+    def _fixed(self, H: Array) -> Array:
+        return np.asarray(self._kind.check(clients.matrix(H, "H"), "H"))
 
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.inertia_ = float(np.sum(outcome.findings, axis=0)[0])

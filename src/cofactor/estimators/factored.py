@@ -36,6 +36,8 @@ class Factored(Kept):
     l1_ratio: Any
     orthogonality: Any
     own_components_: list[Array] | None = None
+    silhouette_: Array | None = None
+    clustergram_: Array | None = None
 
     def _codes(self, X: Data) -> Array:
         return self._refit()(X, self._factor)

@@ -1,18 +1,23 @@
-"""Models that are kept: their public part as one file, and a model that is made of it again."""
+"""Models that are kept: their public part as one file, and a model that is made of it, or of a factor, again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from cofactor.data.formats.table import Table
+from cofactor.data.preparation import Preparation
+from cofactor.data.tables import as_table, check_distinct
 from cofactor.estimators import saved
 from cofactor.estimators.base import Federated
-from cofactor.estimators.families import family
+from cofactor.estimators.families import TAKES, check_takes, family
+from cofactor.estimators.given import NOTHING, factor
 from cofactor.method import Method
-from cofactor.methods.build import Facts, build
+from cofactor.methods.build import Facts, build, refuse
 from cofactor.plan import Plan
 from cofactor.types import Array, CofactorError
 
@@ -73,15 +78,49 @@ class Kept(Federated):
         given = how.get("parameters", {}) | ({} if method is None else {"method": method})
         given |= {"prepare": held.preparation.text} if held.preparation else {}
         given |= {} if budget is None else {"privacy": budget}
-        model = cls(k, **given)
-        model.components_, model.codes_, model.clients_ = held.factor, [], []
-        model.features_, model.n_features_in_ = held.features, held.width
-        model.n_components_, model._preparation, model._made = k, held.preparation, made
-        model._chosen, model._column = (chosen, options), how.get("column")
-        model.marker_scores_ = held.scores
+        return cls(k, **given)._holding(held, made, (chosen, options), how.get("column"))
+
+    @classmethod
+    def from_factor(cls, H: Any, *, feature_names: Sequence[str] | None = None, **parameters: Any) -> Self:
+        """Return a model of a factor (k x m) that is there and stays as it is: it transforms, and nothing is fitted.
+
+        The rows of H are components (bits, or centres), its columns the features: those of a data frame name them, as
+        ``feature_names`` do. ``parameters`` are those of the constructor that codes depend on, such as ``alpha_W``,
+        ``beta_loss``, ``features="intersection"`` for rows that have more features than H, or ``prepare="library"``.
+        """
+        table = as_table(H, "H")
+        model = cls(len(table.X), **parameters)
+        factor = model._fixed(np.asarray(table.X))
+        names = table.feature_names if feature_names is None else [str(name) for name in feature_names]
+        if names is not None and len(names) != factor.shape[1]:
+            raise CofactorError(f"feature_names: expected one for each of {factor.shape[1]}, found {len(names)}.")
+        check_distinct(Table(factor, names, source="H"))
+        preparation = Preparation.of(model.prepare)
+        if asking := [step.word for step in preparation.steps if step.asks]:
+            raise CofactorError(
+                f"prepare: expected steps of single rows, found {', '.join(asking)}, which needs sums over the rows "
+                "that the factor was fitted to; prepare new rows as those were."
+            )
+        k, m = factor.shape
+        chosen, options = model._asked(NOTHING)
+        check_takes(refuse(chosen, Plan(), options, TAKES[family(cls)]), chosen, family(cls))
+        made = build(chosen, k, Plan(), Facts(1, m, m), options)[0]
+        return model._holding(saved.Saved(factor, names, names, m, preparation), made, (chosen, options))
+
+    def _fixed(self, H: Array) -> Array:
+        """Return a given factor, checked."""
+        return factor(H)
+
+    def _holding(self, held: saved.Saved, made: Method, chosen: tuple[Any, Any], column: str | None = None) -> Self:
+        """Make this the fitted model of a public part."""
+        self.components_, self.codes_, self.clients_ = held.factor, [], []
+        self.features_, self.n_features_in_ = held.features, held.width
+        self.n_components_, self._preparation, self._made = len(held.factor), held.preparation, made
+        self._chosen, self._column = chosen, column
+        self.marker_scores_ = held.scores
         if held.inputs is not None:
-            model.feature_names_in_ = np.array(held.inputs, dtype=object)
-        return model
+            self.feature_names_in_ = np.array(held.inputs, dtype=object)
+        return self
 
 
 def _whose(held: saved.Saved, cls: type) -> str:

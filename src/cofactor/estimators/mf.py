@@ -18,7 +18,7 @@ from cofactor.engines.loop import carrier, run
 from cofactor.estimators import public
 from cofactor.estimators.base import seed_of
 from cofactor.estimators.families import TAKES, check_takes
-from cofactor.estimators.named_ratings import names, places, read, rows_of, triples
+from cofactor.estimators.named_ratings import labels_of, names, places, read, rows_of, triples
 from cofactor.estimators.recommender import Recommender
 from cofactor.kinds import Checked
 from cofactor.method import Method
@@ -57,6 +57,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
     duplicates : "error" or "mean": what to do with several ratings of one item by one user.
     random_state : seed; an int gives the same numbers everywhere.
     engine : what carries the messages; None runs all clients in this process.
+    secure : add messages up under masks, so that only their sum can be seen (3 clients or more).
     options : further options of the named method.
     callbacks : functions of (round, shared) called after every round; a true answer ends the fit.
 
@@ -99,6 +100,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         duplicates: str = "error",
         random_state: Any = None,
         engine: Engine | None = None,
+        secure: bool = False,
         options: dict[str, Any] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -117,6 +119,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         self.duplicates = duplicates
         self.random_state = random_state
         self.engine = engine
+        self.secure = secure
         self.options = options
         self.callbacks = callbacks
 
@@ -125,16 +128,18 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
 
         They are CSR (users x items), a tuple (users, items, ratings), or a data frame with columns of these names.
 
-        ``groups`` (one label per row) makes several clients, such as shops with their customers.
+        ``groups`` makes several clients, such as shops with their customers: one label per row of the matrix (of
+        triples: per user, in the order of their names), or the name of a column of the data frame.
         """
-        plan = Plan(self.rounds, self.participation, self.tol, seed_of(self.random_state))
+        plan = Plan(self.rounds, self.participation, self.tol, seed_of(self.random_state), secure=self.secure)
         kind = refuse(self.method, plan, self._options(), TAKES["FederatedMF"])
         check_takes(kind, self.method, "FederatedMF")
         engine = None if self.engine is None else carrier(self.engine, plan)
         held = read(R, duplicates=self.duplicates, limits=self.rating_range)
         if held.matrix.nnz == 0:
             raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
-        rows = rows_of(held.matrix.shape[0], groups, apart=self.users_as_clients)
+        labels = labels_of(R, groups, held.users) if isinstance(groups, str) else groups
+        rows = rows_of(held.matrix.shape[0], labels, apart=self.users_as_clients)
         facts = Facts(len(rows), held.matrix.shape[1], held.matrix.shape[0])
         method, plan = build(self.method, self.n_components, plan, facts, self._options())
         data = Checked(held.matrix[r] for r in rows)

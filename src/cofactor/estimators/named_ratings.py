@@ -123,6 +123,23 @@ def rows_of(n: int, groups: Any, *, apart: bool = False) -> list[Array]:
     return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
 
 
+def labels_of(R: Any, column: str, users: Array) -> Array:
+    """Return the label of every user, from a column of a data frame of triples; a user has one."""
+    if not is_frame(R) or column not in [str(name) for name in R.columns]:
+        found = f"none among {', '.join(map(str, R.columns))}" if is_frame(R) else type(R).__name__
+        raise DataError(f"groups: expected a data frame with a column {column!r}, found {found}.")
+    owner, labels = places(names(triples(R)[0]), users), names(plain(R[column]))
+    first = np.empty(len(users), labels.dtype)
+    first[owner[::-1]] = labels[::-1]
+    if (moved := np.flatnonzero(first[owner] != labels)).size:
+        e = int(moved[0])
+        raise DataError(
+            f"groups: expected every user in one group, found user {users[owner[e]]} in {first[owner[e]]} and "
+            f"{labels[e]}; give such a user a name in each."
+        )
+    return first
+
+
 def places(wanted: Array, names: Array) -> Array:
     """Return where names stand among the known ones, in whatever order; the number of known ones for unknown names.
 

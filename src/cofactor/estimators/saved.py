@@ -64,8 +64,7 @@ def of_run(
     if whose in (None, "FederatedMF"):
         return {}
     made = {"method": method, "options": plain("options", options)}
-    more = taken if whose == "FederatedNMF" else {}
-    found = {"estimator": whose, **made, "column": column, "parameters": {**made, **more}, "counted": True}
+    found = {"estimator": whose, **made, "column": column, "parameters": {**made, **taken}, "counted": True}
     return told(found | ({} if privacy is None else {"privacy": budget(privacy)}))
 
 

@@ -41,7 +41,6 @@ NOT_FOR_RATINGS = {
     "prepare": None,
     "split": None,
     "group_by": None,
-    "secure": False,
 }
 """Settings without a meaning for ratings, and what they are then."""
 
@@ -121,6 +120,8 @@ class Config(Settings):
         steps = self.preparation
         if self.privacy is not None:
             steps.check_private()
+        if self.kind == "gaps":
+            steps.check_gaps()
 
     @property
     def preparation(self) -> Preparation:

@@ -35,7 +35,7 @@ from cofactor.methods.build import Facts, build
 from cofactor.plan import Plan
 from cofactor.privacy.signing import Key
 from cofactor.records import Input
-from cofactor.select.markers import SCORES, Regressed, table, to_tsv
+from cofactor.select.markers import MARKED, SCORES, Regressed, table, to_tsv
 from cofactor.types import Array, ClientError, CofactorError
 
 
@@ -240,7 +240,7 @@ def _markers(job: Job, outcome: Run, journal: Journal) -> Array | None:
     """Ask all clients once more, for the sums that markers need; None where there are none, or they may not leave."""
     inputs, t = job.inputs, len(outcome.history)
     apart = job.plan.stream is not None and job.place.count > 1  # the server of such a stream may have no client
-    if job.kind.name != "real" or job.private or inputs.feature_names is None or apart or not job.asks:
+    if job.kind.name not in MARKED or job.private or inputs.feature_names is None or apart or not job.asks:
         return None
     m = outcome.factor.shape[1]
     question = Regressed(job.method.refit, outcome.factor, None if inputs.known is None else groups(inputs.known, m))

@@ -19,7 +19,7 @@ from cofactor.jobs.preparing import NAMES
 from cofactor.jobs.reading import in_places, read_table
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
-from cofactor.select.markers import SCORES, Marker, table
+from cofactor.select.markers import MARKED, SCORES, Marker, table
 from cofactor.types import Array, CofactorError, Data
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def markers(folder: RunFolder, top: int) -> list[Marker]:
         return table(public[SCORES], public["factor"], [str(name) for name in public["feature_names"]], top=top)
     if config.privacy is not None:
         why = "it is private, and markers need sums over all rows, which would leave without noise"
-    elif config.kind != "real":
+    elif config.kind not in MARKED:
         why = f"they are there for real data, not for {config.kind}"
     else:
         why = "its features have no names"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -59,7 +59,7 @@ def read(config: Config, place: Place) -> tuple[Config, Inputs]:
     together, config = config.together, _chosen(config, table)
     if together and place.count > 1:
         config = replace(config, split=place.count, by="rows")
-    return config, _CUT[config.kind](config, table, place)
+    return config, (in_blocks if config.kind == "blocks" else cut)(config, table, place)
 
 
 def _chosen(config: Config, table: Table | None) -> Config:
@@ -114,14 +114,6 @@ def cut(config: Config, table: Table, place: Place) -> Inputs:
     data = [place.take(table.X, part) for part in parts[mine]]
     rows = [None if table.row_names is None else [table.row_names[i] for i in part] for part in parts[mine]]
     return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data), rows=rows)
-
-
-_CUT: dict[str, Callable[[Config, Table, Place], Inputs]] = {
-    "real": cut,
-    "boolean": cut,
-    "clusters": cut,
-    "blocks": in_blocks,
-}
 
 
 def _split(table: Table, config: Config) -> list[Array]:

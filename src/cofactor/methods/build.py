@@ -150,8 +150,8 @@ def _named(entry: Entry, rank: int, plan: Plan, facts: Facts, options: Mapping[s
         known |= {"privacy": plan.privacy, "parts": _parts(plan, facts)}
     if facts.groups is not None and "groups" not in entry.options:
         raise CofactorError(
-            f"method {entry.name!r} needs the same features at every client; "
-            "use --features intersection, or --method exact with --features union."
+            f"method {entry.name!r} needs the same features at every client; match them by intersection "
+            "(features='intersection', --features intersection), or take the method exact, which fits what each has."
         )
     own = {name: value for name, value in known.items() if name in entry.options and value is not None}
     return catalog.make(entry.name, rank, **{**own, **options})

@@ -100,7 +100,7 @@ def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = RESTART
 TOLD = (*KEPT, "silhouette", "clustergram")
 """What a consensus tells of its components."""
 SETTLES = 30
-"""Rounds of ``exact`` after a consensus that is asked for by its starts: ``consensus=100``, or ``cofactor consensus``."""
+"""Rounds of ``exact`` after a consensus that is asked for by its starts: ``consensus=100``, `cofactor consensus`."""
 
 
 def consensus(

@@ -25,6 +25,8 @@ CONSTANT = 1e-10
 """A feature whose variance is below this share of its mean square does not vary."""
 SCORES = "marker_scores"
 """The array that holds scores in a file."""
+MARKED = ("real", "gaps")
+"""Kinds of data that have markers."""
 PREFIX = "markers "
 """Begins the name of every array that is sent for markers."""
 
