@@ -116,14 +116,16 @@ def cover(
     price = float(weights[0]), float(weights[1])
     mass = np.ones(X.shape[0]) if usage is None else np.asarray(usage, dtype=np.float64)
     W, H = np.zeros((X.shape[0], rank), np.uint8), np.zeros((rank, X.words.shape[1]), np.uint64)
-    covered, lists = np.zeros_like(X.words), columns(X)
-    gains, words = _first_gains(*lists, basis.words, mass, price), basis.words
+    covered, lists, words = np.zeros_like(X.words), columns(X), basis.words
+    kept = len(words) * len(mass) <= CELLS
+    if kept:
+        gains, balance = _balances(*lists, words, mass, price)
+    else:
+        gains, balance = _first_gains(*lists, words, mass, price), np.empty((0, 0), np.float32)
     if keep is not None and keep < gains.size:
         top = np.sort(np.argsort(-gains, kind="stable")[:keep])
-        gains, words = gains[top], words[top]
+        gains, words, balance = gains[top], words[top], balance[top] if kept else balance
     places = word_places(words)
-    kept = len(words) * len(mass) <= CELLS
-    balance = _balances(*lists, words, len(mass), price) if kept else np.empty((0, 0), np.float32)
     for component in range(rank):
         if gains.max(initial=0.0) <= 1e-9:
             break
@@ -131,11 +133,14 @@ def cover(
         used = _rows_with_gain(X.words, covered, pattern, price)
         W[used, component] = 1
         H[component] = pattern
-        rows = X.words[used], covered[used], mass[used]
         if kept:
-            gains += _change_of_balances(rows, used, words, places, (pattern, balance, price))
+            there = np.flatnonzero(pattern)
+            fresh = np.ascontiguousarray((pattern & ~covered[used])[:, there].T)
+            hits = fresh & np.ascontiguousarray(X.words[used][:, there].T)
+            chosen = there, pattern[there], fresh, hits
+            gains += _change_of_balances(chosen, used, mass[used], words, (balance, *price))
         else:
-            gains += _change_of_gains(rows, words, places, pattern, price)
+            gains += _change_of_gains((X.words[used], covered[used], mass[used]), words, places, pattern, price)
         covered[used] |= pattern
     return W, unpack(Bits(H, (rank, X.shape[1])))
 
@@ -184,22 +189,42 @@ def _first_gains(indptr: Array, rows: Array, basis: Array, usage: Array, price: 
 
 
 @kernel
-def _balances(indptr: Array, rows: Array, basis: Array, n: int, price: tuple[float, float]) -> Array:
-    """Return ``w_plus |ones| - w_minus |zeros|`` of every candidate in every row (q x n), nothing covered yet."""
-    out = np.empty((basis.shape[0], n), np.float32)
+def _balances(
+    indptr: Array, rows: Array, basis: Array, usage: Array, price: tuple[float, float]
+) -> tuple[Array, Array]:
+    """Return what every candidate gains, and ``w_plus |ones| - w_minus |zeros|`` of it in every row (q x n)."""
+    gains = np.empty(basis.shape[0])
+    out = np.empty((basis.shape[0], usage.size), np.float32)
+    both = np.float32(price[0] + price[1])
     for c in range(basis.shape[0]):
-        width = 0
+        width, own = 0, out[c]
         for q in range(basis.shape[1]):
             width += popcount(basis[c, q])
-        out[c] = -price[1] * width
+        own[:] = -price[1] * width
         for q in range(basis.shape[1]):
             word = basis[c, q]
             while word != 0:
                 j = 64 * q + lowest(word)
                 word &= word - ONE
-                for p in range(indptr[j], indptr[j + 1]):
-                    out[c, rows[p]] += price[0] + price[1]
-    return out
+                for i in rows[indptr[j] : indptr[j + 1]]:
+                    own[i] += both
+        gains[c] = _gain(own, usage)
+    return gains, out
+
+
+@kernel
+def _gain(balance: Array, usage: Array) -> float:
+    """Return the sum of what rows gain, four at a time."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = balance.size - balance.size % 4
+    for i in range(0, whole, 4):
+        a += usage[i] * max(balance[i], np.float32(0))
+        b += usage[i + 1] * max(balance[i + 1], np.float32(0))
+        c += usage[i + 2] * max(balance[i + 2], np.float32(0))
+        d += usage[i + 3] * max(balance[i + 3], np.float32(0))
+    for i in range(whole, balance.size):
+        a += usage[i] * max(balance[i], np.float32(0))
+    return (a + b) + (c + d)
 
 
 @kernel
@@ -251,35 +276,34 @@ def _change_of_gains(
 
 @kernel
 def _change_of_balances(
-    rows: tuple[Array, Array, Array],
-    used: Array,
-    basis: Array,
-    places: tuple[Array, Array],
-    chosen: tuple[Array, Array, tuple[float, float]],
+    chosen: tuple[Array, Array, Array, Array], used: Array, usage: Array, basis: Array, known: tuple[Array, float, float]
 ) -> Array:
-    """Return the same from the balances, which are brought up to date: only words that meet the pattern count."""
-    X, covered, usage = rows
-    pattern, balance, price = chosen
+    """Return the same from the balances, which are brought up to date.
+
+    ``chosen`` is where the pattern has words, these words, what they newly cover in the rows that use it (words x
+    rows), and which of that are ones: side by side, so that many rows are counted at once.
+    """
+    where, pattern, fresh, hits = chosen
+    balance, plus, minus = known
     change = np.zeros(basis.shape[0])
-    indptr, words = places
-    common = np.empty(pattern.size, np.int64)
+    lost, ones = np.zeros(used.size, np.int64), np.zeros(used.size, np.int64)
     for c in range(basis.shape[0]):
-        size = 0
-        for q in words[indptr[c] : indptr[c + 1]]:
-            if basis[c, q] & pattern[q] != 0:
-                common[size] = q
-                size += 1
-        if size == 0:
+        meets = False
+        for p in range(where.size):
+            word = basis[c, where[p]] & pattern[p]
+            if word != 0:
+                if not meets:
+                    lost[:], ones[:] = 0, 0
+                meets = True
+                for i in range(used.size):
+                    lost[i] += popcount(word & fresh[p, i])
+                    ones[i] += popcount(word & hits[p, i])
+        if not meets:
             continue
-        for i in range(X.shape[0]):
-            lost, ones = 0, 0
-            for q in common[:size]:
-                word = basis[c, q] & pattern[q] & ~covered[i, q]
-                lost += popcount(word)
-                ones += popcount(word & X[i, q])
-            if lost:
+        for i in range(used.size):
+            if lost[i]:
                 old = balance[c, used[i]]
-                new = old - (price[0] * ones - price[1] * (lost - ones))
+                new = old - (plus * ones[i] - minus * (lost[i] - ones[i]))
                 balance[c, used[i]] = new
                 change[c] += usage[i] * (max(new, 0.0) - max(old, 0.0))
     return change

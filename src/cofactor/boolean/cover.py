@@ -128,6 +128,7 @@ def _zeros(x: Array, cover: Array) -> int:
 def _greedy(X: Array, H: Array, where: tuple[tuple[Array, Array], tuple[Array, Array]], W: Array) -> None:
     places, lists = where
     indptr, words = places
+    narrow = lists[0].size == 0
     cover, bound = np.empty(X.shape[1], np.uint64), np.empty(H.shape[0], np.int64)
     alone, sizes = np.empty(H.shape[0], np.int64), np.bincount(lists[1], minlength=H.shape[0])
     room = np.empty(X.shape[1], np.uint64), np.empty(X.shape[1], np.uint64), np.empty(H.shape[0], np.int64)
@@ -141,8 +142,15 @@ def _greedy(X: Array, H: Array, where: tuple[tuple[Array, Array], tuple[Array, A
             for component in range(H.shape[0]):
                 # a component in use has nothing fresh, so its gain is 0 and it is never chosen again
                 if bound[component] > best:
-                    at = words[indptr[component] : indptr[component + 1]]
-                    bound[component] = _gain(X[i], H[component], cover, at)
+                    if narrow:  # all words: sooner than to look where they are
+                        gain = 0
+                        for q in range(cover.size):
+                            fresh = H[component, q] & ~cover[q]
+                            gain += 2 * popcount(fresh & X[i, q]) - popcount(fresh)
+                        bound[component] = gain
+                    else:
+                        at = words[indptr[component] : indptr[component + 1]]
+                        bound[component] = _gain(X[i], H[component], cover, at)
                     if bound[component] > best:
                         best, chosen = bound[component], component
             if chosen >= 0:

@@ -32,6 +32,8 @@ class Relaxation:
 DEFAULT = Relaxation()
 FEW, WIDE = 0.3, 100
 """Below which share of cells that are not 0 they are multiplied one by one, from which rank on; else BLAS is faster."""
+CELLS, FILLED = 1 << 24, 1 / 16
+"""Up to so many cells, and from such a share of ones on, sparse data are multiplied as dense ones, which is faster."""
 
 
 def factorize(
@@ -150,10 +152,12 @@ def _step_of_few(E: Array, gram: Array, cross: Array, scale: float) -> Array:
 
 
 def as_float(X: Data, dtype: type = np.float32) -> Data:
-    """Return Boolean data as the floating matrix that the steps multiply: CSR if sparse, else C order."""
+    """Return Boolean data as the floating matrix that the steps multiply: CSR if sparse and large, else C order."""
     if sparse.issparse(X):
-        return X.tocsr().astype(dtype)
-    return np.ascontiguousarray(X, dtype=dtype)
+        cells = X.shape[0] * X.shape[1]
+        dense = cells <= CELLS and X.nnz >= FILLED * cells
+        X = X.toarray() if dense else X.tocsr().astype(dtype)
+    return X if sparse.issparse(X) else np.ascontiguousarray(X, dtype=dtype)
 
 
 def binary(F: Array) -> Array:

@@ -71,7 +71,7 @@ class Asso:
 class Adaptive:
     """The better of two factorizers for the data at hand, found out on at most ``rows`` rows at a rank of ``trial``.
 
-    ``second`` must lower the error by more than the share ``margin`` to do the work: a small gain on the own rows is
+    Where that is nearly the whole task, both carry it out instead. ``second`` must lower the error by more than the share ``margin`` to do the work: a small gain on the own rows is
     more often noise that was learned than a better pattern.
     """
 
@@ -83,9 +83,12 @@ class Adaptive:
 
     def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
         """Return the (W, H) of the winner."""
-        sample = X[:: -(-X.shape[0] // self.rows)]
-        a, b = (error(sample, *solve(sample, min(rank, self.trial), rng)) for solve in (self.first, self.second))
-        return (self.second if b < (1 - self.margin) * a else self.first)(X, rank, rng)
+        whole = X.shape[0] <= self.rows and rank <= 2 * self.trial
+        sample = X if whole else X[:: -(-X.shape[0] // self.rows)]
+        tried = [solve(sample, rank if whole else min(rank, self.trial), rng) for solve in (self.first, self.second)]
+        a, b = (error(sample, *factors) for factors in tried)
+        better = int(b < (1 - self.margin) * a)
+        return tried[better] if whole else (self.first, self.second)[better](X, rank, rng)
 
 
 def catalog() -> dict[str, Plain]:
