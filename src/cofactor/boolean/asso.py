@@ -23,6 +23,8 @@ from cofactor.boolean.packed import ONE, kernel, lowest, popcount, word_places
 from cofactor.types import Array, Data
 
 TAUS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+ROUNDED = 1e-6
+"""Confidences are ratios: 1 must pass tau = 1 and .7 must pass tau = .7, however they were rounded."""
 BLOCK = 8192
 CELLS = 50_000_000
 """Up to how many pairs of row and candidate the balances are kept; beyond, they are counted anew where they change."""
@@ -61,25 +63,30 @@ def covers(
     keep: int | None = None,
 ) -> Iterator[tuple[Array, Array]]:
     """Yield the cover (W, H) of every tau; ``bits`` is X packed. Options as for :func:`cover`."""
-    confidence = association(X, usage)
+    confidence = association(X, usage, least=min(taus, default=0.0))
     for tau in taus:
         yield cover(bits, candidates(confidence, tau), rank, weights=weights, usage=usage, keep=keep)
 
 
-def association(X: Data, usage: Array | None = None) -> sparse.csr_array:
+def association(X: Data, usage: Array | None = None, *, least: float = 0.0) -> sparse.csr_array:
     """Return the confidences ``c_jl = |x_j and x_l| / |x_j|`` between the columns of X (m x m, sparse).
 
-    With ``usage`` (n) row i counts that many times.
+    With ``usage`` (n) row i counts that many times. Those below ``least`` are left out: most of a sparse X are.
     """
     if sparse.issparse(X):
         B = sparse.csr_array(X, dtype=np.float64)
-        gram = sparse.csr_array(B.T @ (B if usage is None else B.multiply(usage[:, None]).tocsr()))
+        # rows of the transpose, so that the product, which is larger than both, comes in rows too
+        gram = B.T.tocsr() @ (B if usage is None else B.multiply(usage[:, None]).tocsr())
     else:
         blocks = (slice(i, i + BLOCK) for i in range(0, max(X.shape[0], 1), BLOCK))
         gram = sparse.csr_array(sum(_block_gram(X[rows], None if usage is None else usage[rows]) for rows in blocks))
     gram.eliminate_zeros()
     size = np.maximum(gram.diagonal(), 1)
     gram.data /= np.repeat(size, np.diff(gram.indptr))
+    if least > 0:
+        gram.data[gram.data < least - ROUNDED] = 0
+        gram.eliminate_zeros()
+    gram.sort_indices()  # once, and not for every threshold
     return gram
 
 
@@ -90,8 +97,7 @@ def _block_gram(X: Array, usage: Array | None) -> Array:
 
 def candidates(confidence: sparse.csr_array, tau: float) -> Bits:
     """Return the distinct rows of the association matrix ``confidence >= tau``, packed (at most m x m)."""
-    # confidences are ratios: 1 must pass tau = 1 and .7 must pass tau = .7, however they were rounded
-    kept = confidence.data >= tau - 1e-6
+    kept = confidence.data >= tau - ROUNDED
     words = pack(sparse.csr_array((kept, confidence.indices, confidence.indptr), confidence.shape)).words
     first = np.sort(np.unique(_fingerprints(words), return_index=True)[1])
     words = words[first]

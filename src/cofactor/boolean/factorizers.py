@@ -55,7 +55,7 @@ class Asso:
         """Return the (W, H) of smallest |X xor (W o H)|."""
         check_boolean(X)
         bits = pack(X)
-        confidence = asso.association(X)
+        confidence = asso.association(X, least=min(asso.TAUS))
 
         def tried(tau: float) -> tuple[Array, Array]:
             W, H = asso.cover(bits, asso.candidates(confidence, tau), rank, keep=asso.enough(rank))

@@ -197,7 +197,7 @@ class Union(NamedTuple):
 
     def covers(self, rank: int) -> list[Array]:
         """Return greedy factors: for every threshold of ASSO, and of the components themselves."""
-        bits, confidence = pack(self.rows), association(self.rows, self.usage)
+        bits, confidence = pack(self.rows), association(self.rows, self.usage, least=min(TAUS))
 
         def tried(tau: float | None) -> Array:
             if tau is None:
@@ -228,7 +228,7 @@ class Union(NamedTuple):
 
 def _name(H: Array) -> bytes:
     """Return the same bytes for factors that differ in the order of their components only."""
-    return H[np.lexsort(H.T)].tobytes()
+    return b"".join(sorted(row.tobytes() for row in np.packbits(H, axis=1)))
 
 
 def _padded(H: Array, rank: int) -> Array:
