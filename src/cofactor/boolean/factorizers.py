@@ -71,8 +71,9 @@ class Asso:
 class Adaptive:
     """The better of two factorizers for the data at hand, found out on at most ``rows`` rows at a rank of ``trial``.
 
-    Where that is nearly the whole task, both carry it out instead. ``second`` must lower the error by more than the share ``margin`` to do the work: a small gain on the own rows is
-    more often noise that was learned than a better pattern.
+    Where that is nearly the whole task, both carry it out instead. ``second`` must lower the error by more than the
+    share ``margin`` to do the work: a small gain on the own rows is more often noise that was learned than a better
+    pattern.
     """
 
     first: Factorizer

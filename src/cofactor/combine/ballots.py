@@ -14,7 +14,7 @@ from scipy import sparse
 from cofactor.boolean.asso import TAUS, association, candidates, cover, enough
 from cofactor.boolean.bits import Bits, pack, row_errors
 from cofactor.boolean.cover import greedy_refit
-from cofactor.boolean.elbmf import DEFAULT, Relaxation
+from cofactor.boolean.elbmf import DEFAULT, Relaxation, factorize
 from cofactor.boolean.prox import lam_at
 from cofactor.boolean.sweeps import polish
 from cofactor.combine.aggregators import factors
@@ -29,6 +29,10 @@ PASSES = 10
 POWER = 0.7
 CLOSE = 0.06
 """Which share of errors on the union says nothing about the errors on the rows."""
+DRAWN = 500
+"""Rows that are drawn, as clients may have them."""
+TOP, CELLS = 0.3, 300_000
+"""Where a relaxation of them starts, and up to how many cells of both factors it is tried: it takes many steps."""
 STARTS = 8
 """Of how many clients (the heaviest) the factor is tried as the first centre of an alignment."""
 
@@ -143,9 +147,10 @@ class BooleanUnion:
     Tried are greedy covers of the union by ASSO's candidates and by the components themselves; the best has the fewest
     weighted errors. Weights are the usage counts to the power .7: by the counts themselves a tile that few rows have is
     worth less than the noise around a large one (4 of 8 sorted plantings are missed), and by their roots words that
-    many rows share count too little. A ``shortlist`` stacks several factors (shortlist k x m), a third each by these
-    weights, by the counts, and own ones of clients: only the clients can say which one fits the rows, because a usage
-    count does not say which components a row uses together. Where no client found a component, H is empty.
+    many rows share count too little. A ``shortlist`` stacks several factors (shortlist k x m), a quarter each by these
+    weights, by the counts, own ones of clients, and of rows that are drawn by the counts: only the clients can say
+    which one fits the rows, because a usage count does not say which components a row uses together. Where no client
+    found a component, H is empty.
     """
 
     rank: int
@@ -176,9 +181,10 @@ class BooleanUnion:
         tempered, plain = Union(rows, np.rint(10 * usage**POWER).astype(np.int64)), Union(rows, usage)
         best = tempered.ranked(tempered.covers(self.rank))
         if self.shortlist > 1:
-            third = self.shortlist // 3
+            mixed, part = _drawn(messages), self.shortlist // 4
             own, other = plain.ranked(self._own(messages)), plain.ranked(plain.covers(self.rank))
-            best = [*best[:third], *other[:third], *own[:third], *best[third:], *other[third:]]
+            drawn = [*mixed.relaxed(self.rank), *mixed.ranked(mixed.covers(self.rank))]
+            best = [*best[:part], *other[:part], *own[:part], *drawn[:part], *best[part:], *other[part:]]
         best = best[: self.shortlist]
         return np.vstack([_padded(H, self.rank) for H in (*best, *best[:1] * (self.shortlist - len(best)))])
 
@@ -209,6 +215,17 @@ class Union(NamedTuple):
 
         return list(each(tried, [*TAUS, None]))
 
+    def relaxed(self, rank: int) -> list[Array]:
+        """Return factors of two relaxations (ELBMF), where they are small: they find what greedy covers do not."""
+        if len(self.usage) == 0 or sum(self.rows.shape) * rank > CELLS:
+            return []
+
+        def tried(seed: int) -> Array:
+            W, H = factorize(self.rows, rank, np.random.default_rng(seed), top=TOP)
+            return polish(self.rows, H, codes=W)[1]
+
+        return list(each(tried, range(2)))
+
     def ranked(self, Hs: list[Array]) -> list[Array]:
         """Return the distinct factors, best first: by weighted errors, and by agreement where these are close.
 
@@ -224,6 +241,20 @@ class Union(NamedTuple):
         agreed = np.array([0 if f else -seen[_name(H)] for f, H in zip(far, distinct)])
         order = np.lexsort((errors, agreed, far))
         return [distinct[i] for i in order]
+
+
+def _drawn(messages: list[Message]) -> Union:
+    """Return rows as clients may have them: every component in as many as its usage says, each drawn by itself."""
+    rng, rows, n = np.random.default_rng(0), [], sum(m.weight for m in messages)
+    for message in messages:
+        H, weight = message.arrays["factor"], message.weight
+        count = max(1, round(DRAWN * weight / n))
+        often = np.rint(message.arrays["usage"] * (count / max(weight, 1.0)))
+        codes = rng.permuted(np.tile(np.arange(count), (len(H), 1)), axis=1) < often[:, None]
+        rows.append((codes.T.astype(np.float32) @ H > 0).astype(np.uint8))
+    whole = np.vstack(rows)
+    whole = whole[whole.any(axis=1)]
+    return Union(sparse.csr_array(whole), np.ones(len(whole), np.int64))
 
 
 def _name(H: Array) -> bytes:

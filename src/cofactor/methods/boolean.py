@@ -30,7 +30,7 @@ GROWTH = 145.0
 START = 0.3
 """Top of the uniform start of our own relaxations; see :class:`~cofactor.boolean.cube.Boolean`."""
 
-SHORTLIST = 9
+SHORTLIST = 16
 """How many factors of the server the clients of ``boolean-oneshot`` choose among."""
 
 ALIGN: dict[str | None, tuple[Any, Any]] = {
