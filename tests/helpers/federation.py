@@ -175,9 +175,9 @@ class Real:
             return []
 
     def worker(self, name: str) -> list[int]:
-        """Return the processes that run a job of a client, or of the server."""
-        inside = self._all(self.processes[name])
-        return [one.pid for one in inside if any("process" in word for word in one.cmdline()[1:4])]
+        """Return the processes that run a job of a client, or of the server: forks of the one that waits for jobs."""
+        waiting = [one for one in self._all(self.processes[name]) if WORKERS in one.cmdline()]
+        return [one.pid for one in waiting if one.ppid() in {other.pid for other in waiting}]
 
     def signal(self, name: str, number: int) -> None:
         """Send a signal to all processes of a client."""
@@ -305,6 +305,7 @@ class Proxy:
         self.open = True
 
 
+WORKERS = "cofactor.federation.workers"
 COFACTOR = [sys.executable, "-m", "cofactor"]
 
 

@@ -153,6 +153,21 @@ def test_server_notices_wrong_shares(kind):
     refused(run.server, run.server.close, errors.ForgedShareError)
 
 
+@pytest.mark.parametrize(("gone", "lies", "forgers"), [((), 9, (0,)), ((), 1, ()), ((3,), 9, (0,))])
+def test_a_sum_is_right_without_the_shares_of_a_client_that_lies(gone, lies, forgers):
+    """With a share more than needed every secret is the announced one; who lies about several clients is named."""
+    run = Round(7).until(Phase.MASK, gone=set(gone))
+    run.close()
+    run.until(Phase.UNMASK)
+    forged = [replace(r, share=flip(r.share, at=65)) if i < lies else r for i, r in enumerate(run.answers[0].seeds)]
+    run.answers[0] = replace(run.answers[0], seeds=tuple(forged))
+    for message in run.answers.values():
+        run.server.receive(message)
+    run.server.close()
+    assert run.server.forgers == forgers
+    np.testing.assert_allclose(run.server.result(), run.values * (7 - len(gone)), atol=1e-6)
+
+
 # -- the client --------------------------------------------------------------------------------------------------
 
 

@@ -122,6 +122,7 @@ class Clients:
     tell: Callable[[str, str], Any] = lambda client, what: None
     largest: int = 1 << 31
     absent: set[int] = field(default_factory=set)
+    wrong: set[int] = field(default_factory=set)
     received: int = 0
     _pending: dict[int, _Pending] = field(default_factory=dict)
     _seq: dict[int, int] = field(default_factory=dict)
@@ -202,6 +203,7 @@ class Clients:
 
     def drop(self, client: int, code: str) -> None:
         """Say that a client's answer cannot be used."""
+        self.wrong.add(client)
         self.tell(self.names[client], REFUSALS[code])
 
     def _submit(self, j: int, order: _Pending) -> None:

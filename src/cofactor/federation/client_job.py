@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 
-from cofactor import kinds
+from cofactor import __version__, kinds
 from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.table import Table
 from cofactor.data.preparation import Asked, Preparation
@@ -66,7 +65,7 @@ class ClientJob:
         if self.terms is None:
             raise Refused("order")
         terms, home = self.terms, self.own.home
-        if terms.version != metadata.version("cofactor"):
+        if terms.version != __version__:
             raise Refused("version")
         policy = Policy.read(home)
         policy.check(terms.config, home, terms.run)
@@ -85,7 +84,7 @@ class ClientJob:
         shown = None if terms.config.privacy or terms.config.secure else int(X.shape[0])
         names = hashes(self.table.feature_names, self.own.salt)
         dtype = X.dtype.newbyteorder("<").str
-        return Said(int(X.shape[1]), dtype, names, shown, metadata.version("cofactor"), exchanged).plain()
+        return Said(int(X.shape[1]), dtype, names, shown, __version__, exchanged).plain()
 
     @property
     def _known(self) -> tuple[RunTerms, Table]:

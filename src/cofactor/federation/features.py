@@ -13,6 +13,8 @@ from cofactor.types import Array, DataError
 
 DTYPES = ("<f4", "<f8", "|b1", "|u1", "|i1", "<i8", "<i4")
 """What data may be."""
+MOST = 1 << 48
+"""Rows or features that anybody has."""
 
 
 class Said(NamedTuple):
@@ -30,10 +32,11 @@ class Said(NamedTuple):
         """Check what a client said."""
         match found:
             case {"features": int(m), "dtype": str(dtype), "hashes": hashes, "rows": int() | None as rows, **rest}:
-                fits = hashes is None or (isinstance(hashes, np.ndarray) and hashes.shape == (m,))
-                keys = rest.pop("keys", None)
-                if fits and m >= 1 and dtype in DTYPES and isinstance(keys, bool) and set(rest) == {"version"}:
-                    return cls(m, dtype, hashes, rows, str(rest["version"]), keys)
+                named = isinstance(hashes, np.ndarray) and hashes.shape == (m,) and hashes.dtype == "<u8"
+                fits = (hashes is None or named) and 1 <= m <= MOST and dtype in DTYPES and 0 <= (rows or 0) <= MOST
+                match rest:
+                    case {"version": str(version), "keys": bool(keys), **more} if fits and not more:
+                        return cls(m, dtype, hashes, rows, version, keys)
         raise FormatError("expected what a client is like.")
 
     def plain(self) -> dict[str, Any]:

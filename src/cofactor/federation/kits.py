@@ -21,6 +21,7 @@ from cryptography.x509.oid import NameOID
 DAYS = 365
 LEAD = "lead@cofactor"
 CONTROLLER, EXECUTOR = "cofactor.federation.controller.Rounds", "cofactor.federation.executor.Steps"
+CLIENT_WORKERS, SERVER_WORKERS = (f"cofactor.federation.workers.{name}Workers" for name in ("Client", "Server"))
 Key = rsa.RSAPrivateKey
 
 
@@ -156,9 +157,7 @@ def write_server(home: Path, federation: str, host: str, port: int) -> None:
                 job_store_id="job_store",
             ),
             _component("job_store", storage),
-            _component(
-                "process_launcher", "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher"
-            ),
+            _component("process_launcher", SERVER_WORKERS),
         ],
     }
     _write(home / "local" / "resources.json", resources)
@@ -219,9 +218,7 @@ def write_client(home: Path, federation: str, client: str, *, host: str, port: i
             _component(
                 "resource_consumer", "nvflare.app_common.resource_consumers.gpu_resource_consumer.GPUResourceConsumer"
             ),
-            _component(
-                "process_launcher", "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher"
-            ),
+            _component("process_launcher", CLIENT_WORKERS),
         ],
     }
     _write(home / "local" / "resources.json", resources)

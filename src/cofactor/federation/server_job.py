@@ -6,13 +6,12 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cofactor import kinds
+from cofactor import __version__, kinds
 from cofactor.assurance.spending import record
 from cofactor.assurance.writing import Party
 from cofactor.data.preparation import Preparation
@@ -131,18 +130,29 @@ def _hello(clients: Clients, log: Log) -> dict[int, Said]:
                 log(refused.client, "waits for a person to approve the run")
                 waiting = refused.client
             time.sleep(WAIT)
-    if len(found) < len(clients.names):
-        missing = [name for j, name in enumerate(clients.names) if j not in found]
-        raise Short(f"expected all clients at the start, found none of {', '.join(missing)}.")
-    said = {}
+    said = dict[int, Said]()
     for j, value in found.items():
         try:
             said[j] = Said.read(value)
-        except FormatError as error:
-            raise Refused("reply", clients.names[j]) from error
-        if said[j].version != metadata.version("cofactor"):
-            raise Refused("version", clients.names[j])
+        except FormatError:
+            clients.drop(j, "reply")
+    _check_hello(clients, said)
     return said
+
+
+def _check_hello(clients: Clients, said: dict[int, Said]) -> None:
+    """Refuse to begin without all clients; one whose words are wrong is left out, where the others are enough."""
+    wrong = [name for j, name in enumerate(clients.names) if j in clients.wrong]
+    missing = [name for j, name in enumerate(clients.names) if j not in said and name not in wrong]
+    if missing:
+        raise Short(f"expected all clients at the start, found none of {', '.join(missing)}.")
+    if wrong and len(said) >= (clients.patience.least or len(clients.names)):
+        raise LeftOut(wrong)
+    if wrong:
+        raise Refused("reply", wrong[0])
+    for j, one in said.items():
+        if one.version != __version__:
+            raise Refused("version", clients.names[j])
 
 
 def _facts(terms: RunTerms, said: dict[int, Said], features: int, known: list[Array] | None) -> Facts:

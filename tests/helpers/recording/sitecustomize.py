@@ -84,10 +84,9 @@ def controlled(path):
 
 
 def another_version():
-    from importlib import metadata
+    import cofactor
 
-    plain = metadata.version
-    metadata.version = lambda name: "0.0.1" if name == "cofactor" else plain(name)
+    cofactor.__version__ = "0.0.1"
 
 
 if os.environ.get("COFACTOR_TEST_RECORD"):
@@ -97,7 +96,7 @@ match os.environ.get("COFACTOR_TEST_HOSTILE", "").partition(":"):
         hostile_server(where)
     case ("client", _, _):
         hostile_client()
-if os.environ.get("COFACTOR_TEST_CONTROL") and any("worker_process" in word for word in sys.orig_argv):
+if os.environ.get("COFACTOR_TEST_CONTROL") and "cofactor.federation.workers" in sys.orig_argv:
     controlled(os.environ["COFACTOR_TEST_CONTROL"])
 if os.environ.get("COFACTOR_TEST_VERSION"):
     another_version()

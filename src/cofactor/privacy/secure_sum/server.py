@@ -5,7 +5,9 @@ It sees public keys, sealed boxes, masked vectors and shares of one secret per c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,8 @@ _EXPECTED: dict[Phase, type] = {
     Phase.AGREE: Agreed,
     Phase.UNMASK: Unmasking,
 }
+TRIES = 500
+"""So many choices of shares are tried to rebuild a secret that some client lies about."""
 _AFTER = {Phase.ADVERTISE: Phase.SHARE, Phase.SHARE: Phase.MASK, Phase.MASK: Phase.AGREE, Phase.AGREE: Phase.UNMASK}
 
 
@@ -73,6 +77,7 @@ class Server:
         self._sum = np.zeros(terms.size, dtype=np.uint64)
         self._agreed: dict[int, Agreed] = {}
         self._answers: dict[int, Unmasking] = {}
+        self._wrong = Counter[int]()  # shares that do not belong to the others, by who told them
 
     @property
     def survivors(self) -> tuple[int, ...]:
@@ -83,6 +88,11 @@ class Server:
     def spares(self) -> dict[int, bytes]:
         """The seeds of noise that is not needed, of those who revealed one."""
         return {client: message.spare for client, message in sorted(self._answers.items()) if message.spare}
+
+    @property
+    def forgers(self) -> tuple[int, ...]:
+        """Who told wrong shares of several secrets; of a single one, its owner may have dealt a wrong share."""
+        return tuple(sorted(client for client, count in self._wrong.items() if count > 1))
 
     def receive(self, message: RoundKeys | Shares | Masked | Agreed | Unmasking) -> None:
         """Take one client's answer in the current phase."""
@@ -208,33 +218,61 @@ class Server:
 
     def _unmasked(self) -> Array:
         """Take off the own masks of the survivors, and what they share with those who dropped out."""
-        total = self._sum.copy()
+        total, wrong = self._sum.copy(), Counter[int]()
         told = {
             c: ({r.owner: r.share for r in m.keys}, {r.owner: r.share for r in m.seeds})
             for c, m in self._answers.items()
         }
         for owner in self._hashes:
             alive = owner in self._masked
-            secret = self._rebuild(owner, {c: pair[alive] for c, pair in told.items()})
+            shares = {c: pair[alive] for c, pair in told.items()}
+            secret = self._rebuild(owner, shares, wrong)
             if alive:
-                if secret is None or seed_hash(self._tag, secret) != self._hashes[owner]:
+                if secret is None:
                     raise ForgedShareError(f"the shares of the seed of client {owner} do not give the announced seed.")
                 total -= seed_mask(self.terms, secret, owner)
             else:
-                if secret is None or primitives.public_of(secret) != self._keys[owner].mask_key:
+                if secret is None:
                     raise ForgedShareError(
                         f"the shares of the mask key of client {owner} do not give its announced key."
                     )
                 # what the owner would have added for these masks is what its neighbours have subtracted
                 peers = [self._keys[c] for c in self.terms.holders(owner) if c in self._masked]
                 total += pair_masks(self.terms, secret, owner, peers)
+        self._wrong = wrong
         return total
 
-    def _rebuild(self, owner: int, told: Mapping[int, Mapping[int, bytes]]) -> bytes | None:
-        """Return a secret from the shares of the first so many who hold one."""
-        shares = {point: told[c][owner] for point, c in enumerate(self.terms.holders(owner), start=1) if c in told}
-        chosen = tuple(shares)[: self.terms.shares]
-        return shamir.join({x: shares[x] for x in chosen}, primitives.KEY_BYTES, weights=shamir.weights(chosen))
+    def _is_secret(self, owner: int, found: bytes) -> bool:
+        """Whether this is the seed that a survivor has announced, or the mask key of one who dropped out."""
+        if owner in self._masked:
+            return seed_hash(self._tag, found) == self._hashes[owner]
+        return primitives.public_of(found) == self._keys[owner].mask_key
+
+    def _rebuild(self, owner: int, told: Mapping[int, Mapping[int, bytes]], wrong: Counter[int]) -> bytes | None:
+        """Return the announced secret from the first so many shares that give it; count those that do not fit."""
+        holders = dict(enumerate(self.terms.holders(owner), start=1))
+        shares = {point: told[c][owner] for point, c in holders.items() if c in told}
+
+        def join(points: tuple[int, ...]) -> bytes | None:
+            return shamir.join({x: shares[x] for x in points}, primitives.KEY_BYTES, weights=shamir.weights(points))
+
+        for chosen in islice(_choices(tuple(shares), self.terms.shares), TRIES):
+            secret = join(chosen)
+            if secret is not None and self._is_secret(owner, secret):
+                break
+        else:
+            return None
+        if chosen != tuple(shares)[: self.terms.shares]:
+            rest = [point for point in shares if point not in chosen]
+            wrong.update(holders[point] for point in rest if join((*chosen[1:], point)) != secret)
+        return secret
+
+
+def _choices(points: tuple[int, ...], count: int) -> Iterator[tuple[int, ...]]:
+    """Return choices of so many points: the first ones, then without one of them, without two, and so on."""
+    for gone in range(len(points) - count + 1):
+        for out in combinations(points[: count + gone - 1], gone):
+            yield tuple(point for point in points if point not in out)[:count]
 
 
 _RECEIVERS: dict[Phase, Any] = {
