@@ -1,6 +1,7 @@
 """One malformed reply, to any order: the client is named, its reply is not used, and the run does not fail of it."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from cofactor.federation.features import Said
 from cofactor.federation.own_run import Own
 from cofactor.methods import catalog
 from cofactor.plan import Plan, Stream
-from cofactor.privacy.errors import ThresholdError
+from cofactor.privacy.errors import ForgedShareError, ThresholdError
+from cofactor.privacy.secure_sum.messages import Unmasking, decode, encode
 from cofactor.types import Message
 
 VERBS = sorted(flare_replies.REPLIES)
@@ -150,6 +152,83 @@ def test_a_malformed_end_or_name_is_the_clients_fault_and_the_others_end_the_run
     assert folder.factor()[1] == [f"g{i}" for i in range(6)]
     events = (tmp_path / "server" / "r1" / "events.jsonl").read_text()
     assert events.count(REFUSALS["reply"]) == 1
+
+
+HELLO = [
+    lambda v: 3,
+    lambda v: {**v, "features": 0},
+    lambda v: {**v, "features": 1 << 60},
+    lambda v: {**v, "dtype": "object"},
+    lambda v: {**v, "rows": -1},
+    lambda v: {**v, "hashes": v["hashes"][1:]},
+    lambda v: {**v, "hashes": v["hashes"].astype(float)},
+    lambda v: {**v, "version": 3},
+    lambda v: {**v, "keys": 1},
+    lambda v: {**v, "more": 1},
+]
+
+
+@pytest.mark.parametrize(("i", "least"), [*((i, 3) for i in range(len(HELLO))), (0, None)])
+def test_a_malformed_hello_leaves_that_client_out_where_the_others_are_enough(tmp_path, i, least):
+    """And else ends the command, with its name."""
+    ends = {3: (LeftOut, "bob: given up; the others begin anew", "fewer"), None: (Refused, "client bob", "refused")}
+    error, words, state = ends[least]
+    terms = replace(terms_of(rounds=2), patience=Patience(silence=5, least=least))
+    with pytest.raises(error, match=words) as ended:
+        served(tmp_path, terms, Bad("hello", HELLO[i], "bob", 1), blocks((12, 9, 15, 11), features=6))
+    assert server_job.outcome(ended.value)["state"] == state
+    assert REFUSALS["reply"] in (tmp_path / "server" / terms.run / "events.jsonl").read_text()
+
+
+def forged(value):
+    """The last answer of a secure sum with other shares than were dealt."""
+    [(client, data)] = value.items()
+    found = decode(data)
+    if not isinstance(found, Unmasking):
+        return value
+    flipped = [replace(r, share=bytes([r.share[0], r.share[1] ^ 1]) + r.share[2:]) for r in found.seeds]
+    return {client: encode(replace(found, seeds=tuple(flipped)))}
+
+
+class Forgers:
+    """Clients that tell other shares than they hold, up to the ``count``-th time."""
+
+    def __init__(self, clients, count=10**9):
+        self.clients, self.count = clients, count
+
+    def __call__(self, client, frame, reply):
+        if client not in self.clients or verb_of(unpack(frame)) != "answer" or not self.count:
+            return reply
+        found = unpack(reply)
+        made = forged(found["v"])
+        self.count -= made != found["v"]
+        return pack({**found, "v": made})
+
+
+def test_forged_shares_of_one_client_change_nothing_and_it_is_named():
+    """Whoever it is: the sum is that of a quiet run, and the forger is named where its shares were in the way."""
+    Xs, method, told = blocks((12, 9, 15, 11), features=8), catalog.make("exact", 3, start="random"), []
+    plan = Plan(rounds=4, seed=1, secure=True)
+    for name in ("c0", "c3"):
+        more = {"tamper": Forgers([name]), "tell": lambda c, what: told.append((c, what))}
+        engine, _ = flare_over(method, Xs, plan, **more)
+        found = run(method, Xs, plan, engine=engine)
+        np.testing.assert_allclose(found.factor, run(method, Xs, plan).factor, rtol=0, atol=1e-5)
+    assert set(told) <= {("c0", REFUSALS["reply"]), ("c3", REFUSALS["reply"])}
+    assert ("c0", REFUSALS["reply"]) in told
+
+
+def test_forged_shares_of_several_end_the_job_and_not_the_run(tmp_path):
+    """Nobody can tell who lied: the job is submitted again, and goes on where it was; for ever, it ends in words."""
+    Xs, terms = blocks((12, 9, 15, 11), features=6), terms_of(rounds=4, secure=True)
+    with pytest.raises(ForgedShareError) as ended:
+        served(tmp_path, terms, Forgers(["bob", "carol"], 2), Xs)
+    found = server_job.outcome(ended.value)
+    assert (found["state"], found["tries"]) == ("short", server_job.TRIES)
+    assert "several clients have told shares that they do not hold" in found["text"]
+    folder = served(tmp_path, terms, lambda client, frame, reply: reply, Xs)
+    quiet = served(tmp_path / "quiet", terms, lambda client, frame, reply: reply, Xs)
+    np.testing.assert_allclose(folder.factor()[0], quiet.factor()[0], atol=1e-5)
 
 
 def recorded(tmp_path):

@@ -4,13 +4,16 @@ import errno
 import json
 import os
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests.helpers.client_jobs import NAMES, federation, home_of, said, terms_of
 from tests.helpers.federation import blocks
 
-from cofactor import __version__, run
+from cofactor import FederatedNMF, __version__, files, run
 from cofactor.engines.flare_clients import REFUSALS, Patience, Refused
 from cofactor.engines.flare_format import unpack
 from cofactor.federation import hand_over, policy, server_job
@@ -21,6 +24,7 @@ from cofactor.federation.terms import RunTerms, read_config, settled
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import fit
+from cofactor.jobs.new_rows import transform
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts
 from cofactor.plan import Plan
@@ -38,7 +42,7 @@ def test_a_whole_run_over_four_clients(tmp_path):
         kept = RunFolder.open(tmp_path / name / "runs" / "r1")
         np.testing.assert_array_equal(np.load(kept.client(name).path / "codes.npy"), W)
         np.testing.assert_array_equal(kept.factor()[0], here.factor)
-        assert kept.verify().ok
+        assert (kept.verify().ok, kept.verify().own) == (True, [name])
         assert {line["round"] for line in map(json.loads, kept.ledger_file.read_text().splitlines())} == set(range(5))
         [mine] = kept.evaluation().clients
         theirs = next(one for one in folder.evaluation().clients if one.client == name)
@@ -48,6 +52,9 @@ def test_a_whole_run_over_four_clients(tmp_path):
     assert [line.path for line in folder.manifest_record().inputs] == [""] * 4
     assert folder.evaluation().converged is False
     assert folder.verify().ok
+    kept.ledger_file.write_text("".join(kept.ledger_file.read_text().splitlines(keepends=True)[:-1]))
+    kept.seal({**kept.manifest()["ledger"], **kept.ends()})  # whoever cuts lines off cannot sign what is left
+    assert "the end of the ledger is not signed by dave" in str(kept.verify().faults)
 
 
 def test_a_private_run_is_charged_to_the_client_before_it_begins(tmp_path):
@@ -77,6 +84,25 @@ def test_a_private_round_leaves_a_client_once_whatever_the_server_says(tmp_path)
         isinstance(unpack(frame).get("v"), dict) and "answer" in unpack(frame)["v"] for frame in refused.value.heard
     )
     assert policy.spent(tmp_path / "alice") == {"r1": pytest.approx(1.0, rel=1e-6)}
+
+
+def test_of_two_private_runs_at_once_the_second_sees_what_the_first_costs(tmp_path, monkeypatch):
+    """Without a lock all would find room, since the first one takes its time to write."""
+    monkeypatch.setattr(files, "reached", lambda place: time.sleep(0.05))
+    limits, config = Policy(total_epsilon=2.5), private_terms().config
+    method, _ = RunTerms("r", config).made(Facts(4, 20, None))
+
+    def ask(name):
+        try:
+            limits.check_cost(method, tmp_path, name)
+        except Refused as refused:
+            return refused.code
+        return name
+
+    with ThreadPoolExecutor(5) as pool:
+        said = list(pool.map(ask, [f"r{i}" for i in range(5)]))
+    assert sorted(code for code in said if code == "total") == ["total"] * 3
+    assert set(policy.spent(tmp_path)) == set(said) - {"total"}
 
 
 def private_terms(run="r1", **settings):
@@ -399,6 +425,10 @@ def test_preparation_and_markers_are_sums_over_the_network(tmp_path, secure):
     assert own.verify().ok
     rounds = {line["round"] for line in map(json.loads, own.ledger_file.read_text().splitlines())}
     assert rounds == {-1, *range(7)}
+    codes, rows = np.load(own.client("bob").path / "codes.npy"), tmp_path / "bob" / "rows.csv"
+    np.testing.assert_allclose(transform(own, rows).codes, codes, atol=1e-9)  # what it keeps finds the same again
+    loaded = FederatedNMF.load(own.path / "factor.npz")
+    np.testing.assert_allclose(loaded.transform(pd.read_csv(rows)), codes, atol=1e-9)
     agreed = json.loads((own.path / "agreed.json").read_text())
     assert (agreed["prepare"], agreed["common"], agreed["features"]) == ("library,log1p,hvg=8", 12, 8)
     assert any(b"hvg" in frame for frame in heard)

@@ -70,7 +70,7 @@ def noticed(federation, name, client, since):
 def test_one_run_survives_everything(real, data):
     """Frozen, cut off, its worker killed, the server killed, a client killed: the factor is that of a quiet run."""
     name = "long"
-    process = started(real, name)
+    process = started(real, name, silence=20)
     real.reach(name, 5)
     real.signal("bob", signal.SIGSTOP)  # for longer than two pings
     real.proxy.cut(10)  # and at the same time alice cannot be reached
@@ -99,7 +99,7 @@ def test_one_run_survives_everything(real, data):
 def test_with_a_quorum_the_others_go_on(real, data):
     """Dave dies between two steps and stays away: noticed, given up, and the factor is that of a run without it."""
     name = "quorum"
-    process = started(real, name, rounds=100, silence=12, least=3)
+    process = started(real, name, rounds=50, silence=12, least=3)
     real.reach(name, 10)
     real.fall_asleep("bob", 4)
     time.sleep(2)  # dave's step is done, bob's is not
@@ -108,7 +108,7 @@ def test_with_a_quorum_the_others_go_on(real, data):
     events = ended(real, process, name)
     assert "dave: was silent for 12 s, and is given up" in events
     assert noticed(real, name, "dave", killed) < 10
-    assert np.abs(factor_of(real.home / name) - quiet(data[:3], 100).factor).max() <= 1e-6
+    assert np.abs(factor_of(real.home / name) - quiet(data[:3], 50).factor).max() <= 1e-6
     count = real.registrations("dave")
     real.join("dave")
     wait_for(lambda: real.registrations("dave") > count, "dave")
@@ -118,14 +118,14 @@ def test_a_slow_client_and_a_full_disk(real, data):
     """Bob sleeps beyond the deadline, and its answer counts for neither side; carol can write nothing down."""
     name = "slow"
     real.fill("carol")
-    process = started(real, name, rounds=150, deadline=5, least=3)
+    process = started(real, name, rounds=100, deadline=5, least=3)
     real.reach(name, 10)
     real.fall_asleep("bob", 12)
     events = ended(real, process, name)
     (real.home / "carol.full").unlink()
     assert "bob: took longer than 5 s; the others go on" in events
     assert "carol: cannot write its state; the run goes on without" in events
-    here = quiet(data, 150)
+    here = quiet(data, 100)
     error = metrics.relative_error(np.vstack(data), np.vstack(here.codes), here.factor)
     assert RunFolder.open(real.home / name).evaluation().error == pytest.approx(error, abs=1e-4)
 

@@ -13,7 +13,7 @@ from cofactor.methods import catalog
 from cofactor.plan import Plan
 
 pytest.importorskip("nvflare")
-ROUNDS = 150
+ROUNDS = 60
 SECRET, VALUE = "patient-8471190263", -8471190263.5
 
 

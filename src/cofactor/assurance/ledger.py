@@ -161,7 +161,7 @@ def verify(
     charges, more = _file(folder, CHARGES, paid, manifest, ended and ended.get("charges"))
     faults += [*bad, *more]
     if not any(c.fault for c in (*found, *charges)):  # else that says more
-        faults += _unpaid(lines, paid)
+        faults += _unpaid([line for line in lines if private or line.entry.get("cost") is not None], paid)
     if ended:
         faults += _unsigned_end(header(manifest), ended, keys)
     elif over:

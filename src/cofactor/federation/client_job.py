@@ -23,6 +23,7 @@ from cofactor.federation.own_run import Closing, Own, OwnRun, hold, kept_once, s
 from cofactor.federation.policy import Policy
 from cofactor.federation.questions import prepared
 from cofactor.federation.terms import RunTerms
+from cofactor.jobs import preparing
 from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.judge import LOCAL_CELLS
@@ -196,7 +197,7 @@ class ClientJob:
             plan.stream.updates if plan.stream else limit,
             keep=self.folder,
             masks=config.secure,
-            close=Closing(close, run, self._left_names(known)),
+            close=Closing(close, run, *self._left(known, width)),
             sending=run,
         )
         self._work(self.member)
@@ -257,15 +258,16 @@ class ClientJob:
         names = self._known[1].feature_names
         return None if names is None else [names[i] for i in self.columns]
 
-    def _left_names(self, known: Mapping[str, Array]) -> list[str] | None:
-        """Return the names of the features that a preparation leaves, where this client has all of them."""
+    def _left(self, known: Mapping[str, Array], width: int) -> tuple[list[str] | None, dict[str, Array]]:
+        """Return the names of the features that are left, where this client has all, and what led to them."""
         terms, table = self._known
-        names, columns = table.feature_names, self.columns
-        if names is None or columns is None or terms.config.features == "union":
-            return None
-        own = [names[i] for i in columns]
-        steps = terms.config.preparation
-        return own if not steps else Preparation.from_arrays({"prepare": np.array(steps.text), **known}).names(own)
+        names, columns, steps = table.feature_names, self.columns, terms.config.preparation
+        here = names is not None and columns is not None and terms.config.features != "union"
+        own = [names[i] for i in columns] if here and names is not None and columns is not None else None
+        if not steps:
+            return own, {}
+        made = Preparation.from_arrays({"prepare": np.array(steps.text), **known})
+        return None if own is None else made.names(own), preparing.learned(made, own, width)
 
     def markers(self, value: Any) -> None:
         """Take the question of the markers, once the codes are there: sums that tell features of components apart."""

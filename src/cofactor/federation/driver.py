@@ -81,7 +81,8 @@ class Driver:
                         self.surely(partial(self._delete, job), vanished="gone")
                     return RunFolder.open(self.out)
                 idle = 0 if self.seen["history.jsonl"] > before else idle + 1
-                if state["state"] in ("refused", "failed") or (idle > IDLE and time.monotonic() > until):
+                over = idle > state.get("tries", idle) or (idle > IDLE and time.monotonic() > until)
+                if state["state"] in ("refused", "failed") or over:
                     raise CofactorError(state["text"])
                 self._event(f"the job has ended: {state['text']} It is submitted again.")
                 if state["state"] == "fewer":

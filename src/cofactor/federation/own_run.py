@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +15,14 @@ import numpy as np
 
 from cofactor.assurance import ledger, writing
 from cofactor.assurance.spending import record
-from cofactor.assurance.writing import Party, Signed, Writer
+from cofactor.assurance.writing import Party, Signed
 from cofactor.data import load
 from cofactor.data.formats.table import Table
 from cofactor.engines.contract import Answer, Client, message_bytes, shared_bytes
 from cofactor.engines.flare_clients import Refused
 from cofactor.engines.history import Round, stage_of
 from cofactor.files import atomic
+from cofactor.jobs import new_rows
 from cofactor.jobs.client_folder import ClientFolder
 from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.config import Config
@@ -90,7 +91,7 @@ def _try(work: Callable[[], Any], name: str) -> None:
 
 @dataclass
 class OwnRun:
-    """The run folder in a client's home: what left is written before it leaves, chained, in a private run signed.
+    """The run folder in a client's home: what left is written before it leaves, chained, and signed by its own key.
 
     No round of a private run leaves twice, whatever the server says, since the noise would be another: without its line
     none leaves at all, and what it costs is charged first, here and in the client's ledger over runs (``account``), if
@@ -105,7 +106,6 @@ class OwnRun:
     data: str = ""
     held: ExitStack = field(default_factory=ExitStack)
     last: float = field(default_factory=time.perf_counter)
-    writer: Writer | None = None
     books: dict[str, Signed] = field(default_factory=dict)
     rounds: set[int] = field(default_factory=set)
 
@@ -123,15 +123,12 @@ class OwnRun:
         """Make the folder, or go on with it; a disk that is full ends a private run only."""
         try:
             if not self.folder.manifest_file.exists():
-                private = self.private
-                total = record(self.method.traits.allowance.total()) if private else None
-                keys = {self.name: Party.of(self.name, self.own.key())} if private else None
+                total = record(self.method.traits.allowance.total()) if self.private else None
+                keys = {self.name: Party.of(self.name, self.own.key())}
                 RunFolder.create(self.folder.path, config, [line], privacy=total, keys=keys, masks=masks)
+            self.books = self.folder.books()
             if self.private:
-                self.books = self.folder.books()
                 self.rounds = set(range(len(self.folder.charged())))
-            else:
-                self.writer = self.folder.log_messages([self.name])
         except OSError:
             LOG.exception("the folder of the run could not be written")
             if self.private:
@@ -143,9 +140,8 @@ class OwnRun:
         answer = Answer(HERE, message, size if self.masks else None)
         if self.private:
             self._pay(t, answer)
-        elif self.writer is not None:
-            writer = self.writer
-            _try(lambda: writer(t, [answer]), ledger.FILE)
+        else:
+            self._note(t, answer)
         self.rounds.add(t)
         now, self.last = time.perf_counter() - self.last, time.perf_counter()
         down = 0 if shared is None else shared_bytes(shared)
@@ -156,11 +152,25 @@ class OwnRun:
 
     def asked(self, t: int, message: Message) -> None:
         """Write down a sum that is asked for besides the rounds; after the end of a run it is sealed again."""
-        if self.writer is not None:
-            writer, answer = self.writer, Answer(HERE, message, message_bytes(message) if self.masks else None)
-            _try(lambda: writer(t, [answer]), ledger.FILE)
+        self._note(t, Answer(HERE, message, message_bytes(message) if self.masks else None))
         if self.folder.finished and not self.private:
-            _try(lambda: self.folder.seal(self.folder.ends()), "manifest.json")
+            _try(lambda: self.folder.seal(self._ends()), "manifest.json")
+
+    def _note(self, t: int, answer: Answer) -> None:
+        """Write down what a run without noise sends; a disk that is full keeps the line from the file, and no more."""
+        if not self.books:
+            return
+        try:
+            self._signed(ledger.FILE, writing.sent([self.name], t, [answer]))
+        except OSError:
+            LOG.exception("%s could not be written", ledger.FILE)
+            _try(lambda: self.books.update(self.folder.books()), ledger.FILE)  # the next line follows the last one
+
+    def _ends(self) -> dict[str, Any]:
+        """Return where the ledger ends, signed."""
+        ends = self.folder.ends()
+        run = ledger.header(self.folder.manifest())
+        return {**ends, "signatures": {self.name: self.own.key().sign(ledger.end_of(run, self.name, ends))}}
 
     def _pay(self, t: int, answer: Answer) -> None:
         if t in self.rounds:
@@ -175,15 +185,19 @@ class OwnRun:
         key, told = self.own.key(), self.books[of].prepare(entries)
         self.books[of].write({i: key.sign(digest) for i, (_, digest) in enumerate(told)})
 
-    def end(self, factor: Array, names: list[str] | None, score: ClientScore) -> None:
-        """Write factor, errors and the end of the ledger, signed where it is, and a report; a fault ends nothing."""
+    def end(
+        self, factor: Array, names: list[str] | None, score: ClientScore, prepared: Mapping[str, Array] | None = None
+    ) -> None:
+        """Write factor, errors and the end of the ledger, signed where it is, and a report; a fault ends nothing.
+
+        The factor says how its codes are found, so that new rows of this client get theirs here.
+        """
         try:
-            ends = self.folder.ends()
-            if self.private:
-                run = ledger.header(self.folder.manifest())
-                ends["signatures"] = {self.name: self.own.key().sign(ledger.end_of(run, self.name, ends))}
-            self.folder.seal(ends)  # before the factor: see jobs.job
-            self.folder.write_factor(factor, names)
+            self.folder.seal(self._ends())  # before the factor: see jobs.job
+            if prepared:
+                self.folder.write_preparation(prepared)
+            more = {**new_rows.public(self.folder.config()), **(prepared or {})}
+            self.folder.write_factor(factor, names, more=more)
             spent = self.folder.manifest_record().privacy
             if spent is not None:
                 self.folder.write_json("privacy.json", spent)
@@ -244,6 +258,7 @@ class Closing:
     conclude: Conclude
     run: OwnRun
     names: list[str] | None
+    prepared: Mapping[str, Array] = field(default_factory=dict)
 
     def __call__(self, client: Client, factor: Array) -> Any:
         """Write, and return what the server may know."""
@@ -252,7 +267,7 @@ class Closing:
         tally = kind.tally(self.conclude.method, client.data, client.codes, factor)
         alone = None if found is None or found.own is None else kind.score(found.own).error
         score = ClientScore(self.run.name, client.data.shape[0], *kind.score(tally), local_error=alone)
-        self.run.end(factor, self.names, score)
+        self.run.end(factor, self.names, score, self.prepared)
         if found is None:
             return None
         return {"rows": found.rows, "tally": np.asarray(found.tally, float), "own": found.own, "summary": found.summary}

@@ -11,7 +11,7 @@ from typing import Any
 from cofactor import records
 from cofactor.engines.flare_clients import Refused
 from cofactor.federation.terms import RunTerms
-from cofactor.files import atomic, read_toml
+from cofactor.files import atomic, held, read_toml
 from cofactor.jobs.config import Config
 from cofactor.method import Method
 from cofactor.types import CofactorError
@@ -88,18 +88,22 @@ class Policy:
             raise Refused("rows")
 
     def check_cost(self, method: Method, home: Path, run: str) -> None:
-        """Check what a run will really cost, and write it down before anything of it leaves; its price stays."""
+        """Check what a run will really cost, and write it down before anything of it leaves; its price stays.
+
+        Of two runs at once the second one sees what the first one costs.
+        """
         allowance = method.traits.allowance
         if allowance is None:
             return
         epsilon = float(allowance.total().epsilon)
-        self._check_epsilon(epsilon, home, run)
-        before = spent(home).get(run)
-        if before is not None and not math.isclose(before, epsilon, rel_tol=EXACTLY):
-            raise Refused("terms")
-        told = json.dumps({**spent(home), run: epsilon}, indent=1)
-        with atomic(home / SPENT) as file:
-            file.write(told.encode())
+        with held(home / f"{SPENT}.lock", f"{home / SPENT}, what private runs have cost"):
+            self._check_epsilon(epsilon, home, run)
+            before = spent(home).get(run)
+            if before is not None and not math.isclose(before, epsilon, rel_tol=EXACTLY):
+                raise Refused("terms")
+            told = json.dumps({**spent(home), run: epsilon}, indent=1)
+            with atomic(home / SPENT) as file:
+                file.write(told.encode())
 
     def check_approved(self, home: Path, terms: RunTerms) -> None:
         """Wait for a person, if the policy says so: the run is described in a file, and answered in another.

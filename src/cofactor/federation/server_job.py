@@ -33,12 +33,15 @@ from cofactor.jobs.reading import Inputs
 from cofactor.local.columns import groups
 from cofactor.method import Method
 from cofactor.methods.build import Facts
-from cofactor.privacy.errors import ThresholdError
+from cofactor.privacy.errors import ForgedShareError, ThresholdError
 from cofactor.records import Input
 from cofactor.types import Array, ClientError, CofactorError, Message
 
 EVENTS = "events.jsonl"
 WAIT = 1.0
+TRIES = 2
+FORGED = "Either several clients have told shares that they do not hold, or nobody can tell who has."
+"""Said of a secure sum that cannot be unmasked; the round is repeated, so many times in a row."""
 
 
 class Remote:
@@ -284,5 +287,7 @@ def outcome(error: Exception | None) -> dict[str, Any]:
         return {"state": state, "text": str(error), "clients": error.clients}
     if isinstance(error, Refused):
         return {"state": "refused", "text": str(error)}
+    if isinstance(error, ForgedShareError):
+        return {"state": "short", "text": f"{error} {FORGED}", "tries": TRIES}
     state = "short" if isinstance(error, Short | ThresholdError) else "failed"
     return {"state": state, "text": str(error) if isinstance(error, CofactorError) else type(error).__name__}

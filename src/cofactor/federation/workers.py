@@ -22,6 +22,7 @@ import threading
 import traceback
 from typing import Any
 
+import numpy as np
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
@@ -30,6 +31,9 @@ from nvflare.fuel.f3.mpm import MainProcessMonitor
 from nvflare.utils.job_launcher_utils import generate_client_command, generate_server_command, get_credential_env
 from nvflare.utils.process_utils import ProcessAdapter
 
+from cofactor.local.updates import HALS
+from cofactor.types import Stats
+
 GRACE = 0.1
 """Seconds that a job's process waits for others when all is done; FLARE has 3, after everything is closed."""
 JOBS = {
@@ -37,7 +41,7 @@ JOBS = {
     "nvflare.private.fed.app.server.runner_process": "cofactor.federation.controller",
 }
 """What a job's process may run, and what this package adds to it."""
-EARLY = ("numba", "cofactor.local.kernels", "cofactor.report.html", "cofactor.jobs.judge")
+EARLY = ("jinja2", "cofactor.report.html", "cofactor.jobs.judge")
 """What a run reads later on."""
 
 
@@ -159,6 +163,7 @@ def nurse(line: socket.socket, module: str) -> None:
     """Read everything, and fork a job for each line that asks for one, until nobody can ask any more."""
     for name in (module, JOBS[module], *EARLY):
         importlib.import_module(name)
+    HALS()(np.ones((2, 2)), Stats(np.eye(2), np.ones((2, 2))))  # numba reads itself at its first call
     children, (bell, ringer) = set[int](), socket.socketpair()
     for end in (bell, ringer):
         end.setblocking(False)
