@@ -10,12 +10,14 @@ import pytest
 from tests.helpers.command import cofactor
 from tests.helpers.federation import free_ports
 
-from cofactor.federation import kits, start
+from cofactor import __version__
+from cofactor.federation import invite, kits, start
 from cofactor.federation.examine import examine
 from cofactor.federation.invite import Federation, Invite, join
 from cofactor.types import CofactorError
 
 pytest.importorskip("cryptography")
+pytest.importorskip("nvflare")
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +140,8 @@ def test_a_doctor_for_federations(made, door, tmp_path):
         good = found(made.home / "invites" / "bob.cofactor")
         assert all(finding.good for finding in good.values())
         assert {"cofactor", "nvflare", "disk", "server", "TLS", "clock"} <= set(good)
+        assert "as here" in good["cofactor of the server"].words
+        assert good["nvflare of the server"].good
         other = Federation.init(tmp_path / "other", ["bob"], host="localhost", port=made.port)
         assert "is not the server of this federation" in found(other.home)["TLS"].words
         join(invite_of(made, "bob"), tmp_path / "bob-home")
@@ -146,6 +150,22 @@ def test_a_doctor_for_federations(made, door, tmp_path):
         assert "certificate client.crt" in member
     with pytest.raises(CofactorError, match="found none"):
         examine(tmp_path / "none")
+
+
+def test_a_doctor_compares_versions_with_the_server(made, door, monkeypatch):
+    here, ask = invite.versions(), "all need the same; here, pip install"
+    for name, there, good, words in [
+        ("cofactor", "9.9.9", False, f"9.9.9, and {__version__} here: {ask} 'cofactor==9.9.9'"),
+        ("nvflare", "9.8.7", False, f"here: {ask} 'nvflare==9.8.7'"),
+        ("nvflare", f"{here['nvflare']}.post1", True, f"post1, and {here['nvflare']} here"),
+        ("cofactor", None, False, "does not say which version it runs: update cofactor there"),
+    ]:
+        told = {**here, name: there} if there else {}
+        monkeypatch.setattr(invite, "versions", lambda told=told: told)  # what the door says
+        with socket.create_server(("", made.port)):
+            found = {finding.what: finding for finding in examine(made.home)}[f"{name} of the server"]
+        assert found.good is good
+        assert words in found.words
 
 
 def test_an_invite_under_a_passphrase(tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cofactor.federation import kits
-from cofactor.federation.invite import FILE, Federation, Invite
+from cofactor.federation.invite import FILE, LARGEST, Federation, Invite, versions
 from cofactor.types import CofactorError
 
 SOON, LEAST = timedelta(days=30), 1 << 30
@@ -86,8 +86,9 @@ def _server(root: str, host: str, port: int, enrol_port: int) -> Iterator[Findin
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     try:
         line = http.client.HTTPSConnection(host, enrol_port, timeout=10, context=context)
-        line.request("POST", "/", "{}")
-        said = line.getresponse().getheader("Date")
+        line.request("GET", "/")
+        answer = line.getresponse()
+        said, told = answer.getheader("Date"), answer.read(LARGEST)
     except ssl.SSLCertVerificationError as error:
         yield Finding("TLS", False, f"{host} is not the server of this federation ({error.verify_message})")
         return
@@ -99,3 +100,22 @@ def _server(root: str, host: str, port: int, enrol_port: int) -> Iterator[Findin
         apart = abs((parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
         words = f"{apart:.0f} s from the server's" + ("" if apart < 60 else ": set this machine's clock")
         yield Finding("clock", apart < 60, words)
+    yield from _compared(told, host)
+
+
+def _compared(told: bytes, host: str) -> Iterator[Finding]:
+    """Compare the server's versions with those of this machine: runs need the same cofactor, and FLARE's minor one."""
+    try:
+        there = {str(name): str(version) for name, version in json.loads(told).items()}
+    except (ValueError, AttributeError):
+        there = {}
+    for name, here in versions().items():
+        what, found = f"{name} of the server", there.get(name)
+        if found is None:
+            yield Finding(what, False, f"{host} does not say which version it runs: update cofactor there")
+            continue
+        same = found == here if name == "cofactor" else found.split(".")[:2] == here.split(".")[:2]
+        words = f"{found}, as here" if found == here else f"{found}, and {here} here"
+        if not same:
+            words += f": all need the same; here, pip install '{name}=={found}', or the other way round at the server"
+        yield Finding(what, same, words)

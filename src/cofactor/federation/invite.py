@@ -17,11 +17,13 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from cofactor import records
+from cofactor import __version__, records
 from cofactor.federation import kits, sealed
 from cofactor.files import atomic
 from cofactor.types import CofactorError
@@ -173,6 +175,13 @@ class Federation:
                         status, answer = Federation.read(home).enrol(asked)  # invites may have been made since
                     if status == 200:
                         say(f"{asked['client']} has a certificate")
+                self._send(status, answer)
+
+            def do_GET(self) -> None:
+                """Say which versions run here: `cofactor doctor --federation` compares them."""
+                self._send(200, versions())
+
+            def _send(self, status: int, answer: dict[str, str]) -> None:
                 body = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
@@ -192,6 +201,14 @@ class Federation:
         door.socket = context.wrap_socket(door.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=door.serve_forever, daemon=True).start()
         return door
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that must fit together in a federation, of packages that are here."""
+    found = {"cofactor": __version__}
+    with suppress(metadata.PackageNotFoundError):
+        found["nvflare"] = metadata.version("nvflare")
+    return found
 
 
 def _check_name(client: str) -> None:
