@@ -1,7 +1,9 @@
 """How a client becomes a member: a key of its own, a token that is good once, a server that it knows."""
 
+import dataclasses
 import http.client
 import json
+import shutil
 import socket
 import ssl
 import stat
@@ -11,7 +13,7 @@ from tests.helpers.command import cofactor
 from tests.helpers.federation import free_ports
 
 from cofactor import __version__
-from cofactor.federation import invite, kits, start
+from cofactor.federation import invite, kits, presence, start
 from cofactor.federation.examine import examine
 from cofactor.federation.invite import Federation, Invite, join
 from cofactor.types import CofactorError
@@ -166,6 +168,37 @@ def test_a_doctor_compares_versions_with_the_server(made, door, monkeypatch):
             found = {finding.what: finding for finding in examine(made.home)}[f"{name} of the server"]
         assert found.good is good
         assert words in found.words
+
+
+def test_a_folder_that_was_copied_is_noticed(made, door, tmp_path, monkeypatch):
+    """It may begin when the other place has gone, or was silent for long; nobody else can speak for a client."""
+    first, second = tmp_path / "bob-home", tmp_path / "copy"
+    Federation.read(made.home).invite("bob")
+    told = invite_of(made, "bob")
+    join(told, first)
+    shutil.copytree(first, second)
+
+    def ask(told_by):
+        return invite.at_door(told, told_by)[0]
+
+    with presence.shown(first, "bob", ask):
+        with pytest.raises(CofactorError, match="a copy of it takes part from another machine or folder"):
+            presence.shown(second, "bob", ask).__enter__()
+        with presence.shown(first, "bob", ask):  # started again at its place
+            pass
+        assert ask(presence.sign(first, "bob")) == 200
+        assert ask(presence.sign(second, "bob")) == 409
+        assert ask({**presence.sign(second, "bob"), "place": presence.place(first)}) == 403  # it is signed
+        assert ask(presence.sign(first, "alice")) == 403
+        monkeypatch.setattr(presence, "GONE", 0.0)
+        assert ask(presence.sign(second, "bob")) == 200
+        monkeypatch.undo()
+        assert ask(presence.sign(second, "bob", here=False)) == 200
+    with presence.shown(second, "bob", ask):
+        pass
+    away = dataclasses.replace(told, enrol_port=free_ports(1))
+    with presence.shown(first, "bob", lambda told_by: invite.at_door(away, told_by)[0]):
+        pass  # a closed door keeps nobody from its runs
 
 
 def test_an_invite_under_a_passphrase(tmp_path):

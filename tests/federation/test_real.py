@@ -127,6 +127,12 @@ def test_one_name_is_one_client(real):
     assert "this invite was used already; ask the coordinator for a new one" in said
     said = real.command(*words, expect=2)
     assert "the folder of client alice: expected to hold it alone" in said
+    copied = shutil.ignore_patterns("runs", "running.lock", "*-*-*-*-*")
+    shutil.copytree(real.home / "alice-home", real.home / "copied", ignore=copied)
+    count = real.registrations("alice")
+    said = real.command(*words, "--home", "copied", expect=2)
+    assert "a copy of it takes part from another machine or folder; the two would evict each other" in said
+    assert real.registrations("alice") == count
     real.command("federation", "invite", "alice")  # alice has lost its folder, say
     real.start("again", *words, "--home", "again")
     wait_for((real.home / "again" / "startup" / "client.crt").exists, "the new certificate")

@@ -25,6 +25,7 @@ from typing import Any
 
 from cofactor import __version__, records
 from cofactor.federation import kits, sealed
+from cofactor.federation.presence import Places
 from cofactor.files import atomic
 from cofactor.types import CofactorError
 
@@ -158,7 +159,7 @@ class Federation:
 
     def listen(self, say: Callable[[str], Any] = lambda text: None) -> http.server.ThreadingHTTPServer:
         """Answer requests to join on the port next to the server's, over TLS, until it is closed."""
-        home, lock = self.home, threading.Lock()
+        home, lock, places = self.home, threading.Lock(), Places()
 
         class Door(http.server.BaseHTTPRequestHandler):
             timeout = 10
@@ -172,8 +173,10 @@ class Federation:
                     except ValueError:
                         asked = None
                     with lock:
-                        status, answer = Federation.read(home).enrol(asked)  # invites may have been made since
-                    if status == 200:
+                        found, here = Federation.read(home), isinstance(asked, dict) and "place" in asked
+                        # invites may have been made since
+                        status, answer = places.hear(asked, found.enrolled()) if here else found.enrol(asked)
+                    if status == 200 and not here:
                         say(f"{asked['client']} has a certificate")
                 self._send(status, answer)
 
@@ -241,25 +244,33 @@ def join(invite: Invite, home: Path) -> None:
 
 def _ask(invite: Invite, request: str) -> str:
     where = f"{invite.host}, port {invite.enrol_port}"
-    context = ssl.create_default_context(cadata=invite.root)
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     try:
-        line = http.client.HTTPSConnection(invite.host, invite.enrol_port, timeout=20, context=context)
-        body = json.dumps({"client": invite.client, "token": invite.token, "request": request})
-        line.request("POST", "/", body)
-        answer = line.getresponse()
-        found = json.loads(answer.read(LARGEST))
+        status, found = at_door(invite, {"client": invite.client, "token": invite.token, "request": request})
     except ssl.SSLCertVerificationError as error:
         raise CofactorError(
             f"{where}: expected the server of this federation, found one with another certificate ({error.reason})."
         ) from error
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise unreachable(
-            invite.host, [invite.port, invite.enrol_port], f"port {invite.enrol_port}: {error}"
-        ) from error
-    if answer.status != 200:
+    except OSError as error:
+        ports = [invite.port, invite.enrol_port]
+        raise unreachable(invite.host, ports, f"port {invite.enrol_port}: {error}") from error
+    if status != 200:
         raise CofactorError(f"{where}: {found.get('error', 'refused')}.")
     return str(found["certificate"])
+
+
+def at_door(invite: Invite, told: dict[str, str], *, timeout: float = 20.0) -> tuple[int, dict[str, Any]]:
+    """Client: say something at the door of the server, if it is the one of this federation; else OSError."""
+    context = ssl.create_default_context(cadata=invite.root)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    line = http.client.HTTPSConnection(invite.host, invite.enrol_port, timeout=timeout, context=context)
+    try:
+        line.request("POST", "/", json.dumps(told))
+        answer = line.getresponse()
+        return answer.status, json.loads(answer.read(LARGEST))
+    except (json.JSONDecodeError, UnicodeDecodeError, http.client.HTTPException) as error:
+        raise OSError(str(error)) from error
+    finally:
+        line.close()
 
 
 def reach(host: str, port: int) -> None:

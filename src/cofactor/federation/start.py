@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cofactor.federation import hand_over, kits, policy
-from cofactor.federation.invite import Federation, Invite, join, reach
+from cofactor.federation import hand_over, kits, policy, presence
+from cofactor.federation.invite import Federation, Invite, at_door, join, reach
 from cofactor.files import held
 from cofactor.types import CofactorError
 
@@ -76,7 +76,8 @@ def _take_part(found: Invite, data: Path, home: Path, layer: str | None, say: Ca
         reach(found.host, found.port)
     except CofactorError as error:
         say(f"{error} This client goes on trying.")
-    _keep(home, CLIENT, "fed_client.json", [f"uid={found.client}", "org=cofactor"], say)
+    with presence.shown(home, found.client, lambda told: at_door(found, told, timeout=5.0)[0]):
+        _keep(home, CLIENT, "fed_client.json", [f"uid={found.client}", "org=cofactor"], say)
 
 
 def needs_flare() -> None:
