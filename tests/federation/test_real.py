@@ -12,11 +12,13 @@ import pytest
 from tests.helpers.federation import blocks, factor_of, listening, running, wait_for
 
 from cofactor import metrics, run
-from cofactor.federation import kits, start
+from cofactor.federation import kits, policy, start
+from cofactor.jobs.folder import RunFolder
 from cofactor.kinds import KINDS
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
 from cofactor.plan import Plan
+from cofactor.privacy import account
 
 pytest.importorskip("nvflare")
 
@@ -161,6 +163,29 @@ def test_a_client_of_another_version_ends_the_command_that_asked(real):
 def test_secure_sums_over_the_network(real, data):
     folder = real.fit("run-secure", rank=3, method="exact", rounds=6, tol=0.0, seed=2, secure=True)
     assert np.abs(factor_of(folder) - inline(data, "exact", rounds=6, seed=2, secure=True).factor).max() <= 1e-5
+
+
+def test_a_private_run_is_paid_for_at_the_clients_and_one_beyond_the_budget_is_refused(real):
+    """Every client signs what left it and charges it first; bob's ledger over runs has no room for a second run."""
+    account.new(real.home / "bob-home" / "site.jsonl", epsilon=1.5, delta=1e-5)
+    (real.home / "bob-home" / policy.FILE).write_text('ledger = "site.jsonl"\nepsilon = 1.0\n')
+    settings = {"rank": 3, "method": "dp-nmf", "rounds": 3, "epsilon": 1.0, "delta": 1e-6}
+    folder = RunFolder.open(real.fit("run-private", **settings))
+    assert folder.verify().ok
+    assert folder.evaluation().privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+    run_name = json.loads((folder.path / "federation.json").read_text())["terms"]["run"]
+    for name in real.names:
+        kept = RunFolder.open(real.home / f"{name}-home" / "runs" / run_name)
+        assert (kept.verify().ok, kept.verify().own, len(kept.charged())) == (True, [name], 3)
+        assert policy.spent(real.home / f"{name}-home") == {run_name: pytest.approx(1.0, rel=1e-6)}
+    spent = account.read(real.home / "bob-home" / "site.jsonl").spent().epsilon
+    assert 0.5 < spent <= 1.0
+    ask = ["fit", "--engine", "flare", "--config", real.write("more", **settings), "--out", "more"]
+    assert "client bob: its policy does not allow more: what all runs together" in real.command(*ask, expect=2)
+    run_name = json.loads((real.home / "more" / "federation.json").read_text())["terms"]["run"]
+    assert not any(file.read_text() for file in real.home.glob(f"*-home/runs/{run_name}/ledger.jsonl"))
+    assert account.read(real.home / "bob-home" / "site.jsonl").spent().epsilon == spent
+    (real.home / "bob-home" / policy.FILE).write_text(policy.TEXT)
 
 
 def test_a_client_is_forgotten_and_comes_late(real, data):

@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 DAYS = 365
+OUTCOME = 5.0
+"""Seconds that a job of the server waits for clients to say how theirs ended; one that was lost never does."""
 LEAD = "lead@cofactor"
 CONTROLLER, EXECUTOR = "cofactor.federation.controller.Rounds", "cofactor.federation.executor.Steps"
 CLIENT_WORKERS, SERVER_WORKERS = (f"cofactor.federation.workers.{name}Workers" for name in ("Client", "Server"))
@@ -141,14 +143,19 @@ def write_server(home: Path, federation: str, host: str, port: int) -> None:
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
         "class_allow_list": [CONTROLLER],
-        "client_outcome_wait_timeout": 10.0,
+        "client_outcome_wait_timeout": OUTCOME,
         "servers": [
             {"admin_storage": "transfer", "max_num_clients": 1000, "heart_beat_timeout": 60, "admin_timeout": 10.0}
         ],
         "snapshot_persistor": {"path": state, "args": {"uri_root": "/", "storage": snapshots}},
         "components": [
             _component(
-                "job_scheduler", "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler", max_jobs=1
+                "job_scheduler",
+                "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler",
+                max_jobs=1,
+                max_schedule_count=400,  # an hour for clients to come
+                min_schedule_interval=1.0,
+                max_schedule_interval=10.0,
             ),
             _component(
                 "job_manager",

@@ -21,7 +21,7 @@ from cofactor.types import CofactorError
 
 SERVER = "nvflare.private.fed.app.server.server_train"
 CLIENT = "nvflare.private.fed.app.client.client_train"
-SETTINGS = {"NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "10", "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "4"}
+SETTINGS = {"NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(kits.OUTCOME), "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "4"}
 PAUSE, LOOK = 2.0, 0.5
 CONNECTED = b"Successfully registered client"
 
