@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.helpers.client_jobs import NAMES, home_of, terms_of
 from tests.helpers.federation import CallWire, blocks, flare_over
-from tests.helpers.hostile import WILD, damaged, mutated
+from tests.helpers.hostile import WILD, damaged, mutated, verb_of
 
 from cofactor import run
 from cofactor.engines import flare_replies
@@ -25,14 +25,6 @@ from cofactor.privacy.secure_sum.messages import Unmasking, decode, encode
 from cofactor.types import Message
 
 VERBS = sorted(flare_replies.REPLIES)
-
-
-def verb_of(order):
-    """Return the name of an order, that of its work where it has one."""
-    value = order["v"]
-    if order["op"] == "do":
-        return value[0]
-    return value["work"][0] if order["op"] == "step" and value["work"] else order["op"]
 
 
 class Bad:

@@ -19,6 +19,14 @@ WILD += [
 ]
 
 
+def verb_of(order):
+    """Return the name of an order, that of its work where it has one."""
+    value = order["v"]
+    if order["op"] == "do":
+        return value[0]
+    return value["work"][0] if order["op"] == "step" and value["work"] else order["op"]
+
+
 def damaged(frame, draw):
     """Return bytes that were cut, lengthened, or changed somewhere."""
     data = bytearray(frame)
@@ -49,9 +57,8 @@ def mutated(value, draw):
                 value[key] = mutated(value[key], draw)
         return value
     if isinstance(value, Shared) and draw.random() < 0.7:
-        return value._replace(
-            factor=value.factor * draw.choice([np.nan, np.inf]), extra={"x": draw.choice([np.nan, "x"])}
-        )
+        wild = np.full_like(value.factor, draw.choice([np.nan, np.inf]))
+        return value._replace(factor=wild, extra={"x": draw.choice([np.nan, "x"])})
     if isinstance(value, Message) and draw.random() < 0.7:
         arrays = mutated(dict(value.arrays), draw)
         return value._replace(arrays=arrays if isinstance(arrays, dict) else {})

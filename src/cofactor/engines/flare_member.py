@@ -91,6 +91,12 @@ def told(value: Any, **kinds: type | tuple[type, ...]) -> list[Any]:
     return [value[name] for name in kinds]
 
 
+def told_nothing(value: Any) -> None:
+    """Refuse an order that says more than its name."""
+    if value is not None:
+        raise Refused("order")
+
+
 class _Before(NamedTuple):
     """A client as it was before a step."""
 
@@ -237,6 +243,7 @@ class Member:
 
     def held(self, value: Any) -> list[str]:
         """Say which states are here: after so many rounds, or joined at the beginning of a stage."""
+        told_nothing(value)
         return sorted(self._kept("after") | self._kept("joined"))
 
     def restore(self, value: Any) -> None:

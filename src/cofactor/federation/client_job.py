@@ -14,7 +14,7 @@ from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.table import Table
 from cofactor.data.preparation import Asked, Preparation
 from cofactor.engines.flare_clients import Refused
-from cofactor.engines.flare_member import Desk, Member, told
+from cofactor.engines.flare_member import Desk, Member, told, told_nothing
 from cofactor.engines.secure import in_words
 from cofactor.engines.totals import Question, Totals
 from cofactor.federation import hand_over
@@ -63,6 +63,7 @@ class ClientJob:
 
     def hello(self, value: Any) -> dict[str, Any]:
         """Say what the client is like, if its policy allows the run at all."""
+        told_nothing(value)
         if self.terms is None:
             raise Refused("order")
         terms, home = self.terms, self.own.home
@@ -253,6 +254,7 @@ class ClientJob:
 
     def names(self, value: Any) -> list[str] | None:
         """Say what the features of the run are called, once the run is settled."""
+        told_nothing(value)
         if self.member is None or self.columns is None:
             raise Refused("order")
         names = self._known[1].feature_names
@@ -275,6 +277,8 @@ class ClientJob:
         if self.member is None or self.facts is None or self.member.method.traits.allowance is not None:
             raise Refused("order")
         if factor.ndim != 2 or factor.shape[1] != self.member.data.shape[1] or not np.isfinite(factor).all():
+            raise Refused("order")
+        if not 0 < t <= self.member.limit:
             raise Refused("order")
         question = Regressed(self.member.method.refit, factor, self.facts.groups)
         self._ask(question, self.member.data, self.member.number, t)

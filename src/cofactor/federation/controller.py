@@ -57,7 +57,8 @@ class Rounds(Controller):
             error = found
         wire.close()
         folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT
-        going_on.copy(self.out, folder, skip=("checkpoint", uploads.FILE, going_on.SETTLED))
+        # keys that sign what was received stay at the server, as its states do
+        going_on.copy(self.out, folder, skip=("checkpoint", uploads.FILE, going_on.SETTLED, "clients"))
         (folder / OUTCOME).write_text(json.dumps(outcome(error)))
 
     def stop_controller(self, fl_ctx: FLContext) -> None:

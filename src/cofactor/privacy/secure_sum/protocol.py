@@ -46,14 +46,15 @@ class Members:
         """Return the next message of every client here that was written to; terms that hide too little are refused."""
         if terms != terms_of(terms.session, terms.clients, terms.size):
             raise ParameterError("the terms of a sum: expected as many neighbours and shares as its clients need.")
-        if not self._clients:
-            known = registry if self._registry is None else self._registry
-            self._clients = {
-                c: Client(terms, c, identity=self._identities[c], registry=known, spare=self._spares[c])
-                for c in terms.clients
-                if c in self._vectors
-            }
-        return {c: encode(self._clients[c].answer(inbox[c], v)) for c, v in self._vectors.items() if c in inbox}
+        known = registry if self._registry is None else self._registry
+        clients = self._clients or {
+            c: Client(terms, c, identity=self._identities[c], registry=known, spare=self._spares[c])
+            for c in terms.clients
+            if c in self._vectors
+        }
+        found = {c: encode(clients[c].answer(inbox[c], v)) for c, v in self._vectors.items() if c in inbox}
+        self._clients = clients  # not before they have answered
+        return found
 
 
 class Sum(NamedTuple):
