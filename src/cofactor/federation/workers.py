@@ -45,7 +45,7 @@ EARLY = ("jinja2", "cofactor.report.html", "cofactor.jobs.judge")
 """What a run reads later on."""
 
 
-class Forked(ProcessAdapter):  # type: ignore[misc]
+class Forked(ProcessAdapter):
     """A job's process, whose parent is not this one: how it ended is told, and not waited for."""
 
     def __init__(self, pid: int) -> None:
@@ -111,7 +111,7 @@ class Nursery:
         self.process.wait()
 
 
-class _Launcher(ProcessJobLauncher):  # type: ignore[misc]
+class _Launcher(ProcessJobLauncher):
     """FLARE's launcher of processes, with forks instead."""
 
     module = ""
