@@ -169,7 +169,7 @@ def test_secure_sums_over_the_network(real, data):
 def ledger(real):
     """Bob's ledger over runs, which its policy says to charge."""
     file, rules = real.home / "bob-home" / "site.jsonl", real.home / "bob-home" / policy.FILE
-    account.new(file, epsilon=1.5, delta=1e-5)
+    account.new(file, epsilon=1.2, delta=1e-6)
     rules.write_text('ledger = "site.jsonl"\nepsilon = 1.0\n')
     yield file
     rules.write_text(policy.TEXT)
