@@ -270,6 +270,10 @@ def test_data_that_changed_are_refused(tmp_path):
     assert "v" in said(ClientJob(terms_of().plain(), Own.read(home)))
     np.save(home / "rows.npy", blocks()[0] + 1)
     assert said(ClientJob(terms_of().plain(), Own.read(home)))["no"] == "changed"
+    (home / "rows.npy").unlink()
+    assert said(ClientJob(terms_of().plain(), Own.read(home)))["no"] == "data"
+    np.save(home / "rows.npy", blocks()[0])
+    assert "v" in said(ClientJob(terms_of().plain(), Own.read(home)))
 
 
 def test_another_version_is_refused(tmp_path):

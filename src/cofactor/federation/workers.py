@@ -123,11 +123,11 @@ class _Launcher(ProcessJobLauncher):
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Have somebody ready before the first job."""
         super().handle_event(event_type, fl_ctx)
-        if event_type == EventType.SYSTEM_START and sys.platform != "win32":
+        if event_type == EventType.SYSTEM_START and sys.platform == "linux":
             self.nursery = Nursery(self.module)
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> Any:
-        """Start the process of a job; where nothing can be forked, as FLARE does."""
+        """Start the process of a job; where there is nobody to fork it (on Linux alone that is safe), as FLARE does."""
         if self.nursery is None:
             return super().launch_job(job_meta, fl_ctx)
         environment = {**os.environ, **get_credential_env(fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS) or {})}
@@ -168,6 +168,7 @@ def nurse(line: socket.socket, module: str) -> None:
     for end in (bell, ringer):
         end.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when nobody can ask any more
     signal.set_wakeup_fd(ringer.fileno())
     asked, told = line.makefile("r"), line.makefile("w")
     with selectors.DefaultSelector() as selector:
@@ -183,6 +184,7 @@ def nurse(line: socket.socket, module: str) -> None:
                 if pid == 0:
                     signal.set_wakeup_fd(-1)
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
                     os.close(line.detach())
                     _run(module, *json.loads(text))
                 children.add(pid)
