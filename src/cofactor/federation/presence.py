@@ -12,7 +12,6 @@ import json
 import platform
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,13 +26,15 @@ from cofactor.types import CofactorError
 
 EVERY, GONE = 20.0, 60.0
 """Seconds between two signs of life, and after the last one of a place until another one is let in."""
+MACHINE = Path("/etc/machine-id")
 Ask = Callable[[dict[str, str]], int]
 """Carries what a client says to the door; returns the status that comes back. OSError where nobody answers."""
 
 
 def place(home: Path) -> str:
     """Return what tells this machine and folder from every other, and says nothing else of them."""
-    return hashlib.sha256(json.dumps([uuid.getnode(), platform.node(), str(home.resolve())]).encode()).hexdigest()
+    number = MACHINE.read_text() if MACHINE.exists() else ""
+    return hashlib.sha256(json.dumps([number, platform.node(), str(home.resolve())]).encode()).hexdigest()
 
 
 def sign(home: Path, client: str, *, here: bool = True) -> dict[str, str]:
