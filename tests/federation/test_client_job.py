@@ -70,6 +70,10 @@ def test_a_private_run_is_charged_to_the_client_before_it_begins(tmp_path):
     with pytest.raises(Refused, match="all runs together have cost is too much"):
         federation(tmp_path, blocks(), again, [text] * 4)
     assert "r2" not in policy.spent(tmp_path / "alice")
+    account.new(tmp_path / "bob" / "site.jsonl", epsilon=0.5, delta=1e-6)
+    with pytest.raises(Refused, match="client bob: its policy does not allow more"):  # when alice has agreed already
+        federation(tmp_path, blocks(), again, [policy.TEXT, 'ledger = "site.jsonl"\n', policy.TEXT, policy.TEXT])
+    assert "r2" not in policy.spent(tmp_path / "alice")  # a run that others refuse costs nothing
 
 
 def test_a_private_round_leaves_a_client_once_whatever_the_server_says(tmp_path):

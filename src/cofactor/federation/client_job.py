@@ -218,10 +218,14 @@ class ClientJob:
             raise Refused("data") from error
 
     def _charge(self, run: OwnRun, limit: int) -> None:
-        """Check what a private run will cost against policy and ledger, before anything of it leaves."""
+        """Check what a private run will cost against policy and ledger; it is noted before the first round leaves.
+
+        So a run that others refuse costs nothing here.
+        """
         terms, table = self._known
         policy, allowance = Policy.read(self.own.home), run.method.traits.allowance
-        policy.check_cost(run.method, self.own.home, terms.run)
+        policy.check_cost(run.method, self.own.home, terms.run, note=False)
+        run.noted = lambda: policy.check_cost(run.method, self.own.home, terms.run)
         if policy.ledger is not None and allowance is not None:
             planned = [allowance.costs(t) for t in range(len(run.rounds), limit)]
             run.account, run.data = hold(self.own.home / policy.ledger, table.X, planned, run.held)

@@ -95,7 +95,8 @@ class OwnRun:
 
     No round of a private run leaves twice, whatever the server says, since the noise would be another: without its line
     none leaves at all, and what it costs is charged first, here and in the client's ledger over runs (``account``), if
-    it has one. In other runs a full disk ends nothing but the line.
+    it has one. ``noted`` writes down what the whole run costs, before its first round leaves. In other runs a full disk
+    ends nothing but the line.
     """
 
     folder: RunFolder
@@ -106,6 +107,7 @@ class OwnRun:
     data: str = ""
     held: ExitStack = field(default_factory=ExitStack)
     last: float = field(default_factory=time.perf_counter)
+    noted: Callable[[], Any] = lambda: None
     books: dict[str, Signed] = field(default_factory=dict)
     rounds: set[int] = field(default_factory=set)
 
@@ -176,6 +178,8 @@ class OwnRun:
         if t in self.rounds:
             raise Refused("released")
         costs = self.method.traits.allowance.costs(t)
+        if not self.rounds:
+            self.noted()
         if self.account is not None:
             self.account.charge(self.folder.path.name, t, self.data, costs)
         self._signed(ledger.CHARGES, writing.charged([self.name], t, costs, HERE))

@@ -87,8 +87,8 @@ class Policy:
         if rows < self.least_rows:
             raise Refused("rows")
 
-    def check_cost(self, method: Method, home: Path, run: str) -> None:
-        """Check what a run will really cost, and write it down before anything of it leaves; its price stays.
+    def check_cost(self, method: Method, home: Path, run: str, *, note: bool = True) -> None:
+        """Check what a run will really cost, and ``note`` it, before anything of it leaves; its price stays.
 
         Of two runs at once the second one sees what the first one costs.
         """
@@ -101,9 +101,10 @@ class Policy:
             before = spent(home).get(run)
             if before is not None and not math.isclose(before, epsilon, rel_tol=EXACTLY):
                 raise Refused("terms")
-            told = json.dumps({**spent(home), run: epsilon}, indent=1)
-            with atomic(home / SPENT) as file:
-                file.write(told.encode())
+            if note:
+                told = json.dumps({**spent(home), run: epsilon}, indent=1)
+                with atomic(home / SPENT) as file:
+                    file.write(told.encode())
 
     def check_approved(self, home: Path, terms: RunTerms) -> None:
         """Wait for a person, if the policy says so: the run is described in a file, and answered in another.
