@@ -3,6 +3,7 @@
 import numpy as np
 import ot
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 from cofactor import metrics
 from cofactor.combine import align
@@ -158,3 +159,12 @@ def test_what_a_plan_carries_is_its_product(name, factor, order, rng):
     reference = factor[order][:5] + 0.1 * rng.random((5, 40))
     plan = ALL[name](factor, reference)
     np.testing.assert_allclose(align.carried(plan, reference), plan @ reference, atol=1e-15)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (4, 2), (3, 4), (4, 4), (7, 7), (6, 9), (9, 6)])
+def test_the_assignment_of_least_cost_is_that_of_scipy(rng, shape):
+    """Also where the nearest partners or all permutations answer before scipy is asked."""
+    for H, reference in ((rng.uniform(size=(n, 20)) for n in shape) for _ in range(20)):
+        plan = align.Lap()(H, reference)
+        rows, columns = linear_sum_assignment(align.cost(H, reference))
+        np.testing.assert_array_equal(np.argwhere(plan), np.stack([rows, columns], 1))

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from scipy.special import ndtri
+import scipy  # its parts load when they are named
 
 from cofactor.local.threads import each
 from cofactor.types import Align, Array
+
+FEW = 4
+"""Components of which all permutations are tried."""
 
 
 def cost(H: Array, reference: Array) -> Array:
@@ -47,7 +50,7 @@ def admissible(H: Array, reference: Array, level: float = 0.05) -> Array:
     if m <= 3:
         return r > 0
     with np.errstate(divide="ignore"):
-        return np.arctanh(r) * np.sqrt(m - 3) > -ndtri(level / r.size)
+        return np.arctanh(r) * np.sqrt(m - 3) > -scipy.special.ndtri(level / r.size)
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,22 @@ class Lap:
     def __call__(self, H: Array, reference: Array) -> Array:
         """Return the permutation (partial where the ranks differ)."""
         plan = np.zeros((len(H), len(reference)))
-        plan[linear_sum_assignment(cost(H, reference))] = 1
+        plan[_assigned(cost(H, reference))] = 1
         return plan
+
+
+def _assigned(table: Array) -> tuple[Array, Array]:
+    """Rows and columns of the assignment of least cost; where it is plain to see, scipy.optimize need not load."""
+    if len(table) > table.shape[1]:
+        columns, rows = _assigned(table.T)
+        return rows, columns
+    rows, nearest = np.arange(len(table)), np.argmin(table, axis=1)
+    if len(set(nearest.tolist())) == len(table):  # all rows want another column
+        return rows, nearest
+    if table.shape[1] <= FEW:
+        return rows, np.array(min(permutations(range(table.shape[1]), len(table)), key=lambda p: table[rows, p].sum()))
+    found: tuple[Array, Array] = scipy.optimize.linear_sum_assignment(table)
+    return found
 
 
 @dataclass(frozen=True)
@@ -82,7 +99,7 @@ class LapRho:
         dummy = distance[allowed].max() + 1e-9
         forbidden = 2 * k * (dummy + 1)
         table = np.hstack([np.where(allowed, distance, forbidden), np.full((k, k), dummy)])
-        rows, columns = linear_sum_assignment(table)
+        rows, columns = _assigned(table)
         real = columns < len(reference)
         plan[rows[real], columns[real]] = allowed[rows[real], columns[real]]
         return plan

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import scipy  # scipy.linalg loads when it is named
 from scipy import sparse
-from scipy.linalg import hadamard
 
 from cofactor.local import arrays
 from cofactor.types import Array, CofactorError, Data, Stats
@@ -281,7 +281,7 @@ class Transformed:
         """``X D Q P sqrt(N/d)``, the N x N matrix as a Kronecker product of two of side about sqrt(N)."""
         N = _power(self.n)
         a = 1 << (N.bit_length() // 2)
-        outer, inner = (hadamard(s, dtype=X.dtype) for s in (N // a, a))
+        outer, inner = (scipy.linalg.hadamard(s, dtype=X.dtype) for s in (N // a, a))
         padded = np.zeros((X.shape[0], N), X.dtype)
         np.multiply(X, self.sign, out=padded[:, : self.n], casting="same_kind")
         blocks = outer @ (padded.reshape(-1, a) @ inner).reshape(-1, N // a, a)

@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from numbers import Real
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import erfcx, ndtr, ndtri_exp
+import scipy  # its parts load when they are named: nobody else waits half a second for them
 
 from cofactor.privacy.errors import ParameterError
 
@@ -58,10 +57,10 @@ def epsilon(mu: float, delta: float) -> float:
     target, low = math.log(delta), -mu / 2
     if _log_delta(low, mu) <= target:
         return 0.0
-    high = -float(ndtri_exp(target))
+    high = -float(scipy.special.ndtri_exp(target))
     if _log_delta(high, mu) >= target:  # e^eps Phi(-b) is below rounding: a is the quantile itself
         return float(mu * (high + mu / 2))
-    a = brentq(lambda a: _log_delta(a, mu) - target, low, high, xtol=1e-15, rtol=1e-15, maxiter=500)
+    a = scipy.optimize.brentq(lambda a: _log_delta(a, mu) - target, low, high, xtol=1e-15, rtol=1e-15, maxiter=500)
     return float(mu * (a + mu / 2))
 
 
@@ -69,7 +68,7 @@ def calibrate(epsilon: float, delta: float) -> float:
     """Return the smallest multiplier ``sigma / Delta`` that gives (epsilon, delta)."""
     check_positive("epsilon", epsilon)
     target = math.log(check_delta(delta))
-    quantile = -float(ndtri_exp(target))
+    quantile = -float(scipy.special.ndtri_exp(target))
     # delta(eps) < Phi(-a), so the mu of Phi(-a) = delta is a lower end
     root = math.hypot(quantile, math.sqrt(2 * epsilon))
     low = 2 * epsilon / (quantile + root) if quantile > 0 else root - quantile
@@ -78,7 +77,7 @@ def calibrate(epsilon: float, delta: float) -> float:
         high *= 2
     if log_delta(epsilon, low) >= target:
         return 1 / low
-    solution = brentq(
+    solution = scipy.optimize.brentq(
         lambda s: log_delta(epsilon, math.exp(s)) - target, math.log(low), math.log(high), xtol=1e-15, rtol=1e-15
     )
     return math.exp(-solution)
@@ -95,15 +94,15 @@ def _log_delta(a: float, mu: float) -> float:
     if a >= 0:
         return -0.5 * a * a - _LOG_SQRT_2PI + math.log(_mills(a) - _mills(a + mu))
     tail = math.exp(-0.5 * a * a - _LOG_SQRT_2PI) * _mills(a + mu)
-    return math.log(ndtr(-a) - tail)
+    return math.log(scipy.special.ndtr(-a) - tail)
 
 
 def _mills(x: float) -> float:
     """R(x) = (1 - Phi(x)) / phi(x)."""
-    return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
+    return math.sqrt(math.pi / 2) * float(scipy.special.erfcx(x / math.sqrt(2)))
 
 
 def _mills_drop(a: float, mu: float) -> float:
     """R(a) - R(a + mu) as the integral of -R' = 1 - x R(x): no cancellation for small mu."""
     x = a + mu * (_NODES + 1) / 2
-    return float(mu / 2 * np.sum(_WEIGHTS * (1 - x * math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2)))))
+    return float(mu / 2 * np.sum(_WEIGHTS * (1 - x * math.sqrt(math.pi / 2) * scipy.special.erfcx(x / math.sqrt(2)))))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from scipy import io, sparse
+import scipy  # scipy.io loads when it is named
+from scipy import sparse
 
 from cofactor.data.formats.table import Options, Table
 from cofactor.types import DataError
@@ -71,10 +72,10 @@ def _mmread(path: Path) -> Any:
             lines += chunk.count(b"\n")
             last = last[-64:] + chunk[-64:]
     if not line or last.endswith(b"\n"):
-        return io.mmread(path)
+        return scipy.io.mmread(path)
     float(last.split()[-1])  # or it ends within a number
     with _open(path) as file:
-        return io.mmread(BytesIO(file.read().rstrip() + b"\n"))
+        return scipy.io.mmread(BytesIO(file.read().rstrip() + b"\n"))
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cofactor.local.kernels import toys
 from cofactor.local.kernels.compiled import compiled
 from cofactor.local.threads import over_rows
 from cofactor.types import Array
@@ -27,6 +28,8 @@ def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> None:
     Rows are independent: threads that the caller may use take some each, and no bit depends on how many there are.
     """
     (n, k), (gram, cross) = F.shape, _plain(gram, cross)
+    if toys.is_toy(n, k):
+        return toys.hals_sweeps(F, gram, cross, sweeps)
     over_rows(lambda start, stop: _sweep_rows(F, gram, cross, sweeps, start, stop), n, sweeps * k * k, BLOCK)
 
 
@@ -69,7 +72,7 @@ def _sweep_rows(F: Array, gram: Array, cross: Array, sweeps: int, first: int, la
                 F[start + r, j] = T[j, r]
 
 
-@compiled(error_model="numpy", fastmath={"contract"}, inline="always")
+@compiled(error_model="numpy", fastmath={"contract"})
 def _left_over(C: Array, G: Array, T: Array, j: int, R0: Array, R1: Array, R2: Array, R3: Array) -> None:
     """``R = C[j:j+4] - G[j:j+4] T``, without those four: what all others leave of them."""
     for r in range(BLOCK):
@@ -89,7 +92,7 @@ def _left_over(C: Array, G: Array, T: Array, j: int, R0: Array, R1: Array, R2: A
             R3[r] -= d0 * t0 + d1 * t1 + d2 * t2 + d3 * t3
 
 
-@compiled(error_model="numpy", fastmath={"contract"}, inline="always")
+@compiled(error_model="numpy", fastmath={"contract"})
 def _settle(T: Array, G: Array, inverse: Array, rest: Array, j: int, a: int, b: int, c: int) -> None:
     """``T_j = [(rest - G_ja T_a - G_jb T_b - G_jc T_c) / g]_+`` for a block of rows; as it was where g is 0."""
     scale, ga, gb, gc = inverse[j], G[j, a], G[j, b], G[j, c]
@@ -102,6 +105,8 @@ def _settle(T: Array, G: Array, inverse: Array, rest: Array, j: int, a: int, b: 
 def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> None:
     """Like :func:`hals_sweeps`, but each row stops once a sweep moves it by at most ``tol`` times its norm."""
     (n, k), (gram, cross) = F.shape, _plain(gram, cross)
+    if toys.is_toy(n, k):
+        return toys.hals_sweeps(F, gram, cross, sweeps, tol)
     over_rows(lambda start, stop: _solve_rows(F, gram, cross, sweeps, tol, start, stop), n, sweeps * k * k // 4, BLOCK)
 
 
@@ -138,8 +143,13 @@ def _solve_rows(F: Array, gram: Array, cross: Array, sweeps: int, tol: float, fi
                 break
 
 
-@compiled(error_model="numpy")
 def extrapolate(new: Array, old: Array, momentum: float) -> Array:
+    """Return ``[new + momentum (new - old)]_+``."""
+    return (toys.extrapolate if new.size <= SMALL else _extrapolate)(new, old, momentum)
+
+
+@compiled(error_model="numpy")
+def _extrapolate(new: Array, old: Array, momentum: float) -> Array:
     """Return ``[new + momentum (new - old)]_+`` in one pass."""
     y = np.empty_like(new)
     beta = new.dtype.type(momentum)
@@ -150,9 +160,15 @@ def extrapolate(new: Array, old: Array, momentum: float) -> Array:
     return y
 
 
-@compiled(error_model="numpy", fastmath={"contract"})
 def hals_metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> None:
-    """Coordinate descent on ``1/2 tr(C_j^T G_j C_j gram) - tr(C_j^T cross_j)``, C_j >= 0 (c x r x k), in place.
+    """Coordinate descent on ``1/2 tr(C_j^T G_j C_j gram) - tr(C_j^T cross_j)``, C_j >= 0 (c x r x k), in place."""
+    toy = C.size * max(C.shape[1:]) <= toys.CELLS // 4  # numbers one by one
+    (toys.hals_metric if toy else _metric)(C, grams, gram, cross, sweeps)
+
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def _metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> None:
+    """See :func:`hals_metric`.
 
     The rows of C_j are coupled by G_j (``grams``, c x r x r); ``C_j gram`` is carried along.
     """

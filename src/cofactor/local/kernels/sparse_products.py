@@ -18,9 +18,15 @@ NARROW = 16
 """Products with fewer columns are scattered by scipy: vector instructions do not pay there."""
 
 
+TOY = 1 << 12
+"""Multiplications that scipy has done before numba would be imported."""
+
+
 def times(X: Data, B: Array) -> Array:
     """``X B`` (n x k) for X in CSR or CSC (n x m) and a dense B (m x k)."""
     B = np.ascontiguousarray(B, dtype=X.dtype)
+    if X.nnz * B.shape[1] <= TOY:
+        return X @ B
     along = (X.indptr, X.indices, X.data)
     if X.format == "csr":
         return _gather(along, B, X.shape[0])

@@ -1,0 +1,63 @@
+"""Kernels of toys against the compiled ones, and a toy that never waits for numba or scipy.optimize."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cofactor.local.kernels import cpu, toys
+
+
+@pytest.fixture
+def problem(rng):
+    A, B = rng.random((30, 3)), rng.random((3, 12))
+    B[1] = 0  # a component that nothing depends on stays as it is
+    return rng.random((30, 3)), B @ B.T, A @ B @ B.T - 0.2
+
+
+@pytest.mark.parametrize("tol", [0.0, 1e-3])
+def test_sweeps_are_those_of_the_compiled_kernel(problem, tol):
+    F, gram, cross = problem
+    assert toys.is_toy(*F.shape)
+    found, expected = F.copy(), F.copy()
+    if tol:
+        cpu.hals_solve(found, gram, cross, 50, tol)
+        cpu._solve_rows(expected, gram, cross, 50, tol, 0, len(F))
+    else:
+        cpu.hals_sweeps(found, gram, cross, 5)
+        cpu._sweep_rows(expected, gram, cross, 5, 0, len(F))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(found[:, 1], F[:, 1])
+
+
+def test_coupled_rows_are_those_of_the_compiled_kernel(rng):
+    V, B = rng.random((2, 6, 4)), rng.random((2, 9))
+    grams = V.transpose(0, 2, 1) @ V
+    grams[1, 2] = grams[1, :, 2] = 0
+    given = grams, B @ B.T, rng.random((2, 4, 2)) - 0.1
+    C = rng.random((2, 4, 2))
+    found, expected = C.copy(), C.copy()
+    cpu.hals_metric(found, *given, 4)
+    cpu._metric(expected, *given, 4)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extrapolation_has_the_bits_of_the_compiled_kernel(rng, dtype):
+    new, old = rng.random((2, 40, 5)).astype(dtype)
+    np.testing.assert_array_equal(cpu.extrapolate(new, old, 0.7), cpu._extrapolate(new, old, 0.7))
+
+
+def test_a_toy_waits_for_nobody():
+    program = """
+import sys
+import numpy as np
+import cofactor
+from cofactor.methods import catalog
+rng = np.random.default_rng(0)
+cofactor.run(catalog.make("exact", 2), [rng.random((30, 8)) for _ in range(2)], rounds=3)
+print(*{"numba", "scipy.optimize", "scipy.stats", "sklearn", "matplotlib", "torch"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
