@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from cofactor.engines.contract import Answer, Client, Finished, Work, check_message
 from cofactor.engines.history import adds_up, stage_of
 from cofactor.local import arrays
+from cofactor.local.threads import in_turn, lent
 from cofactor.method import Method, rng, total
 from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
+AT_ONCE = 16
+"""Messages of blocks that wait to be summed."""
 TINY_ROWS = 8
 """Clients with at most this many rows are stacked where the method's messages add up over rows; on a device all are."""
 
@@ -115,12 +119,17 @@ class Host:
 
     def _step_blocks(self, X: Data, shared: Shared, local: Local, t: int, client: int) -> tuple[Local, Message]:
         """Step a client block by block, as if each were a client of its own: its rows are read once in a round."""
+
+        def step(block: tuple[slice, Data]) -> tuple[Local, Message]:
+            own = Local(local.codes[block[0]], {n: a[block[0]] for n, a in local.memory.items()})
+            return self.method.step(block[1], shared, own, t, self._draws(client, t))
+
         parts, messages = [], []
-        for rows, block in X.blocks():
-            own = Local(local.codes[rows], {n: a[rows] for n, a in local.memory.items()})
-            part, message = self.method.step(block, shared, own, t, self._draws(client, t))
+        for part, message in _over_blocks(step, X):
             parts.append(part)
             messages.append(message)
+            if len(messages) > AT_ONCE:  # all of them together may be as large as the file
+                messages = [total(messages)]
         memory = {n: np.concatenate([part.memory[n] for part in parts]) for n in parts[0].memory}
         return Local(np.concatenate([part.codes for part in parts]), memory), _as_sent(messages)
 
@@ -193,9 +202,21 @@ class Host:
         return list((self.pool.map if self.pool else map)(work, units))
 
 
+def _over_blocks(step: Callable[[tuple[slice, Data]], Any], X: Data) -> Iterator[Any]:
+    """Yield what a step makes of every block, in their order; threads that were lent read and step one each.
+
+    Sums are added in one order, whatever the threads.
+    """
+    if (threads := lent()) == 1:
+        yield from map(step, X.blocks())
+        return
+    with threadpool_limits(1, "blas"):
+        yield from in_turn(lambda rows: step((rows, X.row_block(rows))), X.slices(), threads)
+
+
 def _as_sent(messages: list[Message]) -> Message:
     """Return the sum of messages in the types in which they were sent."""
-    if len(messages) == 1:
+    if len(messages) == 1 and not messages[0].dtypes:
         return messages[0]
     sums = total(messages)
     return sums._replace(arrays={n: np.asarray(a, sums.dtype(n))[()] for n, a in sums.arrays.items()}, dtypes={})

@@ -6,8 +6,9 @@ its own thread with :func:`lend`; threads that it starts begin at one again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple, TypeVar
@@ -57,6 +58,24 @@ def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int =
     work(0, starts[1])
     for piece in waiting:
         piece.result()
+
+
+def lent() -> int:
+    """Return how many threads work that is called from here may use, this one among them."""
+    crew = _crew.get()
+    return 1 if crew is None else crew.size
+
+
+def in_turn(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+    """Yield ``work(item)`` of every item in their order, by that many threads; no more than these are ahead."""
+    with ThreadPoolExecutor(threads) as pool:
+        coming: deque[Future[R]] = deque()
+        for item in items:
+            coming.append(pool.submit(work, item))
+            if len(coming) > threads:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
 
 
 def each(work: Callable[[T], R], items: Sequence[T]) -> Iterable[R]:

@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cofactor.local import arrays, sketch
+from cofactor.local.columns import column_sums
 from cofactor.local.init import random_factor
 from cofactor.local.refit import refit
-from cofactor.local.sketch import Drawn, Sketch, Subsampling
+from cofactor.local.sketch import Drawn, Picked, Sketch, Subsampling
 from cofactor.local.stats import gain, lipschitz, normalize
 from cofactor.local.updates import BPP, HALS, MU, ProximalCD
 from cofactor.method import SERVER, Method, Traits, total
@@ -107,8 +108,11 @@ class Sketched:
         if not H.size:
             H = random_factor(self.rank, data.shape[1], address(int(shared.extra["seed"]), SERVER, -1))
         F = np.ascontiguousarray(H[:, data.columns_here].T, dtype=data.dtype)
-        squares = [np.float64(arrays.square(b)) for b in (data.row_block, data.column_block)]
-        memory = {"columns": F, "row_square": squares[0], "column_square": squares[1]}
+        squares = {
+            "row_squares": arrays.row_squares(data.column_block),
+            "column_squares": column_sums(data.row_block)[1],
+        }
+        memory = {"columns": F, **squares}
         return Local(np.zeros((data.shape[0], self.rank), data.dtype), memory)
 
     def step(
@@ -120,14 +124,14 @@ class Sketched:
         S, BS = self._draw(seed, t - 1, data.shape[1]), shared.extra["product"].astype(data.dtype, copy=False)
         if t % 2:
             seen = sketch.right(S, data.by_column) if S else data.row_block
-            stats = Stats(BS @ BS.T, arrays.times_factor(seen, BS))
+            stats = sketch.sketched_stats(seen, BS)
             W = self.update(_first(stats) if t == 1 else W, stats, (t - 1) // 2)
-            loss = _loss(seen if S else local.memory["row_square"], stats, W)
+            loss = _loss(S, local.memory["column_squares"], seen, stats, W)
         elif t > 0:
             seen = sketch.left(S, data.column_block) if S else data.column_block
-            stats = Stats(BS @ BS.T, arrays.times_codes(seen, BS.T))
+            stats = Stats(BS @ BS.T, np.ascontiguousarray(arrays.times_codes(seen, BS.T)))
             F = self.update(F, stats, (t - 1) // 2)
-            loss = _loss(seen if S else local.memory["column_square"], stats, F)
+            loss = _loss(S, local.memory["row_squares"], seen, stats, F)
         message = self._message(data, W, F, seed=seed, t=t)
         message.arrays["loss"] = np.float64(loss)
         if t == 0:
@@ -178,15 +182,13 @@ def _first(stats: Stats) -> Array:
     return np.maximum(stats.cross, 0) * stats.cross.dtype.type(1 / L if L > 0 else 0)
 
 
-def _loss(seen: Data, stats: Stats, F: Array) -> float:
-    """``1/2 |X S - F B S|^2`` from its statistics and X S, or ``|X S|^2``; X S is summed as it is."""
-    if np.ndim(seen) == 0:
-        square = float(seen)
-    elif isinstance(seen, np.ndarray):
-        square = float(np.einsum("ij,ij->i", seen, seen).sum(dtype=np.float64))
-    else:
-        square = arrays.square(seen)
-    return max(0.5 * square + gain(stats, F), 0.0)
+def _loss(S: Drawn | None, squares: Array, seen: Data, stats: Stats, F: Array) -> float:
+    """``1/2 |X S - F B S|^2`` from its statistics; of what a sketch picks the ``squares`` are known."""
+    if S is None:
+        return max(0.5 * float(squares.sum()) + gain(stats, F), 0.0)
+    square = float(squares[S.index].sum()) * S.n / S.d if isinstance(S, Picked) else arrays.square(seen)
+    gained = 0.5 * np.vdot(stats.gram, F.T @ F) - np.vdot(stats.cross, F)  # a sketch errs by more than its precision
+    return max(0.5 * square + float(gained), 0.0)
 
 
 def dsanls(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,7 @@ class Summed:
         )
         told = known["fresh"] | (not self.changes)
         sent = {
-            "gram": np.outer(self._present(data), gram[np.triu_indices(self.rank)]).astype(gram.dtype, copy=False),
+            "gram": np.outer(self._present(data), gram[_upper(self.rank)]).astype(gram.dtype, copy=False),
             "cross": cross,
             "square": known["square"] @ told,
         }
@@ -246,7 +246,13 @@ def _shares(cross: Array, F: Array) -> Array:
     return parts / np.maximum(parts.sum(), np.finfo(np.float64).tiny)
 
 
+@cache
+def _upper(k: int) -> tuple[Array, Array]:
+    """Return where the upper triangle is."""
+    return np.triu_indices(k)
+
+
 def _symmetric(upper: Array, k: int) -> Array:
     gram = np.zeros((k, k), like=upper)
-    gram[np.triu_indices(k)] = upper
+    gram[_upper(k)] = upper
     return gram + np.triu(gram, 1).T

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from cofactor.local import arrays
+from cofactor.local.threads import in_turn
 from cofactor.types import Array, Data, DataError
 
 BLOCK_BYTES = 32 << 20
@@ -105,18 +104,15 @@ class RowBlocks:
         This is the loop to fuse work in: all that needs a block while it is in memory costs one read. A thread reads
         the next block meanwhile.
         """
-        starts = range(0, self.shape[0], self.block_rows)
-        slices = [slice(start, min(start + self.block_rows, self.shape[0])) for start in starts]
+        slices = self.slices()
         if len(slices) <= 1:
-            yield from ((rows, self.row_block(rows)) for rows in slices)
-            return
-        with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(self.row_block, slices[0])
-            for rows, after in zip_longest(slices, slices[1:]):
-                block = coming.result()
-                if after is not None:
-                    coming = ahead.submit(self.row_block, after)
-                yield rows, block
+            return ((rows, self.row_block(rows)) for rows in slices)
+        return in_turn(lambda rows: (rows, self.row_block(rows)), slices, 1)
+
+    def slices(self) -> list[slice]:
+        """Return the rows of every block."""
+        starts = range(0, self.shape[0], self.block_rows)
+        return [slice(start, min(start + self.block_rows, self.shape[0])) for start in starts]
 
     def times_factor(self, H: Array) -> Array:
         """``X H^T`` (n x k)."""
