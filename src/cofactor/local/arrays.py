@@ -35,6 +35,11 @@ def is_placed(X: Data) -> bool:
     return is_held(X) and hasattr(X, "zeros")
 
 
+def counts(X: Data) -> bool:
+    """Whether X brings the sums of Kullback-Leibler along: it is on a device as a whole."""
+    return is_placed(X) and hasattr(X, "count_codes")
+
+
 def zeros(shape: tuple[int, ...], X: Data) -> Array:
     """Return zeros in the type of X, beside it: on its device where it has one."""
     return X.zeros(shape) if is_placed(X) else np.zeros(shape, X.dtype)

@@ -23,6 +23,7 @@ from cofactor.local import arrays
 from cofactor.local.kernels import counts
 from cofactor.local.kernels.counts import TINY
 from cofactor.local.penalties import FREE, Penalty
+from cofactor.local.placed import to_host
 from cofactor.local.weighted import cells
 from cofactor.types import Array, Data
 
@@ -56,6 +57,8 @@ class Sums(NamedTuple):
 def for_codes(X: Data, W: Array, H: Array, beta: float, *, gaps: bool = False) -> tuple[Array, Array]:
     """Numerator and denominator of the codes (n x k; the denominator of Kullback-Leibler without gaps is k)."""
     if beta == 1 and not gaps:
+        if arrays.counts(X):
+            return X.count_codes(W, H), H.sum(axis=1)
         up = np.concatenate([_count_codes(part, W[rows], H) for rows, part in _parts(X)])
         return up, H.sum(axis=1)
     found = []
@@ -69,6 +72,10 @@ def for_factor(X: Data, W: Array, H: Array, beta: float, *, gaps: bool = False) 
     """Sums of the factor over the rows, and the divergence at (W, H)."""
     up, loss = np.zeros(H.shape), 0.0
     if beta == 1 and not gaps:
+        if arrays.counts(X):  # what goes to the server is as small as the factor
+            found, stored = X.count_factor(W, H)
+            sums = to_host(W.sum(axis=0, dtype=np.float64))
+            return Sums(to_host(found), sums, stored + float(sums @ H.sum(axis=1, dtype=np.float64)))
         for rows, part in _parts(X):
             found, part_loss = _count_factor(part, W[rows], H)
             up, loss = up + found, loss + part_loss
@@ -157,9 +164,11 @@ def improve(F: Array, up: Array, down: Array, g: float) -> Array:
 
 def flat_codes(X: Data, H: Array) -> Array:
     """Codes that are the same for all components, and give every row its sum (n x k): a start that lives."""
-    sums = np.concatenate([_row_sums(part) for _, part in _parts(X)])
     whole = float(H.sum())
-    level = sums / whole if whole > 0 else np.zeros_like(sums)
+    share = np.full((len(H), X.shape[1]), 1 / whole if whole > 0 else 0.0, X.dtype)
+    if arrays.counts(X):
+        return arrays.times_factor(X, share)
+    level = np.concatenate([_row_sums(part) for _, part in _parts(X)]) * (1 / whole if whole > 0 else 0.0)
     return np.repeat(level[:, None], len(H), axis=1).astype(X.dtype, copy=False)
 
 
@@ -192,7 +201,7 @@ def solve_codes(
     for t in range(sweeps):
         new = move_codes(X, ahead(W, before, beta, t), H, beta, penalty, gaps=gaps)
         W, before = np.where(moving[:, None], new, W), W
-        moving &= np.abs(W - before).max(axis=1, initial=0) > tol * W.max(axis=1, initial=0)
+        moving &= to_host(np.max(np.abs(W - before), axis=1) > tol * np.max(W, axis=1))
         if not moving.any():
             break
     return W

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from cofactor.local.kernels import tensor_counts
 from cofactor.local.placed import Placed, placed
 from cofactor.local.tensors import numpy_type, tensor_of, torch, torch_type
 from cofactor.types import Array, Data, DataError
@@ -94,6 +95,15 @@ class Resident:
     def times_codes(self, W: Array) -> Any:
         """``X^T W`` (m x k)."""
         return Placed(product_of_codes(self.tensor, self._factor(W).T).T)
+
+    def count_codes(self, W: Array, H: Array) -> Any:
+        """``(X / (W H)) H^T`` (n x k)."""
+        return Placed(tensor_counts.codes(self.tensor, self._factor(W), self._factor(H)))
+
+    def count_factor(self, W: Array, H: Array) -> tuple[Any, float]:
+        """``W^T (X / (W H))`` (k x m) and ``sum x log(x / y) - x``."""
+        up, loss = tensor_counts.factor(self.tensor, self._factor(W), self._factor(H))
+        return Placed(up), float(loss)
 
     def _blocks(self) -> Any:
         step = block_rows(self.shape)

@@ -41,3 +41,72 @@ def hals(FT: Any, G: Any, inverse: Any, CT: Any, sweeps: int) -> None:
     rows = 64 if words <= 64 and n > 50_000 else 32
     warps = 1 if n > 50_000 and words <= 128 else 2
     _sweep[(triton.cdiv(n, rows),)](FT, CT, G, inverse, n, sweeps, K=k, WIDE=wide, ROWS=rows, num_warps=warps)
+
+
+@triton.jit(do_not_specialize=["n", "m"])
+def _count_codes(
+    X, W, H, out, n, m, tiny, K: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # type: ignore[no-untyped-def]  # noqa: E501
+    # A block of rows stays while the columns pass by: the model's cells and the ratios are never written.
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    component, column = tl.arange(0, WIDE), tl.arange(0, COLUMNS)
+    here, alive = rows < n, component < K
+    w = tl.load(W + rows[:, None] * K + component[None, :], mask=here[:, None] & alive[None, :], other=0.0)
+    total = tl.zeros((ROWS, WIDE), tl.float32)
+    for low in range(0, m, COLUMNS):
+        there = low + column < m
+        places = component.to(tl.int64)[:, None] * m + (low + column)[None, :]
+        h = tl.load(H + places, mask=alive[:, None] & there[None, :], other=0.0)
+        x = tl.load(X + rows[:, None] * m + (low + column)[None, :], mask=here[:, None] & there[None, :], other=0.0)
+        ratio = x.to(tl.float32) / tl.maximum(tl.dot(w, h, input_precision="tf32x3"), tiny)
+        total += tl.dot(ratio, tl.trans(h), input_precision="tf32x3")
+    tl.store(out + rows[:, None] * K + component[None, :], total, mask=here[:, None] & alive[None, :])
+
+
+@triton.jit(do_not_specialize=["n", "m", "each"])
+def _count_factor(
+    X, W, H, out, loss, n, m, each, tiny, K: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # type: ignore[no-untyped-def]  # noqa: E501
+    # A block of columns stays while some of the rows pass by; parts of the sum are written, and added by the caller.
+    columns = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
+    component, row = tl.arange(0, WIDE), tl.arange(0, ROWS)
+    here, alive = columns < m, component < K
+    places = component.to(tl.int64)[:, None] * m + columns[None, :]
+    h = tl.load(H + places, mask=alive[:, None] & here[None, :], other=0.0)
+    total = tl.zeros((WIDE, COLUMNS), tl.float32)
+    lost = tl.zeros((COLUMNS,), tl.float32)
+    begin = tl.program_id(1).to(tl.int64) * each
+    for low in range(0, each, ROWS):
+        rows = begin + low + row
+        there = (rows < n) & (low + row < each)
+        w = tl.load(W + rows[:, None] * K + component[None, :], mask=there[:, None] & alive[None, :], other=0.0)
+        seen = there[:, None] & here[None, :]
+        x = tl.load(X + rows[:, None] * m + columns[None, :], mask=seen, other=0.0).to(tl.float32)
+        ratio = x / tl.maximum(tl.dot(w, h, input_precision="tf32x3"), tiny)
+        total += tl.dot(tl.trans(w), ratio, input_precision="tf32x3")
+        lost += tl.sum(tl.where(x > 0, x * tl.log(tl.where(x > 0, ratio, 1.0)) - x, 0.0), axis=0)
+    part = tl.program_id(1).to(tl.int64)
+    tl.store(out + part * K * m + places, total, mask=alive[:, None] & here[None, :])
+    tl.store(loss + part * m + columns, lost, mask=here)
+
+
+def count_codes(X: Any, W: Any, H: Any, tiny: float) -> Any:
+    """``(X / (W H)) H^T`` (n x k) in float32 for contiguous X (n x m), W (n x k) and H (k x m), k up to 128."""
+    (n, m), k = X.shape, len(H)
+    out = W.new_empty((n, k))
+    wide = max(triton.next_power_of_2(k), 16)
+    _count_codes[(triton.cdiv(n, 64),)](X, W, H, out, n, m, tiny, K=k, WIDE=wide, ROWS=64, COLUMNS=32, num_warps=4)
+    return out
+
+
+def count_factor(X: Any, W: Any, H: Any, tiny: float) -> tuple[Any, Any]:
+    """``W^T (X / (W H))`` (k x m), and ``sum x log(x / y) - x`` in double precision; shapes as for the codes."""
+    (n, m), k = X.shape, len(H)
+    wide, tiles = max(triton.next_power_of_2(k), 16), triton.cdiv(m, 32)
+    parts = max(1, min(triton.cdiv(2000, tiles), triton.cdiv(n, 512), 64))
+    each = triton.cdiv(triton.cdiv(n, parts), 64) * 64
+    parts = triton.cdiv(n, each)
+    out, loss = H.new_empty((parts, k, m)), H.new_empty((parts, m))
+    grid = (tiles, parts)
+    _count_factor[grid](X, W, H, out, loss, n, m, each, tiny, K=k, WIDE=wide, ROWS=64, COLUMNS=32, num_warps=4)
+    return out.sum(0), loss.double().sum()
