@@ -10,6 +10,7 @@ from scipy import sparse
 
 from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.engines.host import Host
+from cofactor.local.threads import lend
 from cofactor.method import SERVER, rng
 from cofactor.methods import catalog
 
@@ -64,3 +65,13 @@ def test_a_round_makes_nothing_of_the_size_of_the_data():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < X.nbytes / 8, "codes, statistics, and no n x m temporary"
+
+
+def test_lent_threads_read_and_step_a_block_each_and_change_no_bit():
+    X = np.random.default_rng(0).uniform(size=(400, 12))
+    alone, shared = Counted(X), Counted(X)
+    expected = _rounds(RowBlocks(alone, block_bytes=12 * 10 * 8))
+    with lend(3):
+        found = _rounds(RowBlocks(shared, block_bytes=12 * 10 * 8))
+    assert shared.rows == alone.rows
+    assert found == expected

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from cofactor.local import arrays, devices
+from cofactor import run
+from cofactor.engines.inline import Inline
+from cofactor.local import arrays, devices, divergence
 from cofactor.local.kernels import descent
 from cofactor.local.placed import placed, to_host
 from cofactor.local.streamed import Streamed
 from cofactor.local.updates import HALS, ProximalCD
+from cofactor.methods import catalog
 from cofactor.types import CofactorError, DataError, Stats
 
 torch = pytest.importorskip("torch")
@@ -117,3 +120,27 @@ def test_texts_and_vectors_are_refused():
         devices.place(np.array([["a"]]), "cpu")
     with pytest.raises(DataError, match=r"shape \(3,\)"):
         devices.place(np.ones(3), "cpu")
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("X", [PIXELS, REAL, PIXELS.astype(np.float64)], ids=["narrow", "float32", "float64"])
+def test_kullback_leibler_there_is_that_of_the_host(monkeypatch, X, form):
+    """Also where there are many blocks, of which none is whole."""
+    monkeypatch.setattr("cofactor.local.kernels.tensor_counts.CELLS", 30 * 7)
+    X = np.where(X > np.median(X), X, 0)
+    held, F, G = form(X), W.astype(X.dtype), H.astype(X.dtype)
+    there = devices.place(held, "cpu")
+    codes, expected = divergence.for_codes(there, F, G, 1), divergence.for_codes(held, F, G, 1)
+    factor, sums = divergence.for_factor(there, F, G, 1), divergence.for_factor(held, F, G, 1)
+    for found, right in zip((*codes, *factor), (*expected, *sums), strict=True):
+        np.testing.assert_allclose(to_host(found), right, rtol=1e-5)
+    np.testing.assert_allclose(to_host(divergence.flat_codes(there, G)), divergence.flat_codes(held, G), rtol=3e-5)
+
+
+def test_rounds_of_kullback_leibler_keep_rows_and_codes_there():
+    X = rng.poisson(3 * W @ H).astype(np.float32)
+    method = catalog.make("exact-beta", 3, momentum=False)
+    here, there = (run(method, [X[:20], X[20:]], rounds=20, engine=Inline(device=d)) for d in (None, "cpu"))
+    assert there.history[-1].loss == pytest.approx(here.history[-1].loss, rel=1e-6)
+    for a, b in zip(here.codes, there.codes, strict=True):
+        np.testing.assert_allclose(b @ there.factor, a @ here.factor, rtol=2e-3, atol=2e-3)

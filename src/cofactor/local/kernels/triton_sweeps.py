@@ -1,4 +1,4 @@
-"""A whole sweep, or many, for a block of rows that stays in registers: Triton, for CUDA devices."""
+"""Whole sweeps, and the sums of Kullback-Leibler, for a block that stays in registers: Triton, for CUDA devices."""
 
 from __future__ import annotations
 
@@ -43,10 +43,16 @@ def hals(FT: Any, G: Any, inverse: Any, CT: Any, sweeps: int) -> None:
     _sweep[(triton.cdiv(n, rows),)](FT, CT, G, inverse, n, sweeps, K=k, WIDE=wide, ROWS=rows, num_warps=warps)
 
 
+def _tile(wide: int) -> dict[str, int]:
+    """Rows, columns, warps and stages of a block of Kullback-Leibler: the best of 54 on an H200 at 64 components."""
+    rows, columns, warps, stages = (64, 64, 4, 2) if wide <= 64 else (64, 32, 4, 3)
+    return {"WIDE": wide, "ROWS": rows, "COLUMNS": columns, "num_warps": warps, "num_stages": stages}
+
+
 @triton.jit(do_not_specialize=["n", "m"])
-def _count_codes(
+def _count_codes(  # type: ignore[no-untyped-def]
     X, W, H, out, n, m, tiny, K: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):  # type: ignore[no-untyped-def]  # noqa: E501
+):
     # A block of rows stays while the columns pass by: the model's cells and the ratios are never written.
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     component, column = tl.arange(0, WIDE), tl.arange(0, COLUMNS)
@@ -64,9 +70,9 @@ def _count_codes(
 
 
 @triton.jit(do_not_specialize=["n", "m", "each"])
-def _count_factor(
+def _count_factor(  # type: ignore[no-untyped-def]
     X, W, H, out, loss, n, m, each, tiny, K: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):  # type: ignore[no-untyped-def]  # noqa: E501
+):
     # A block of columns stays while some of the rows pass by; parts of the sum are written, and added by the caller.
     columns = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
     component, row = tl.arange(0, WIDE), tl.arange(0, ROWS)
@@ -94,19 +100,19 @@ def count_codes(X: Any, W: Any, H: Any, tiny: float) -> Any:
     """``(X / (W H)) H^T`` (n x k) in float32 for contiguous X (n x m), W (n x k) and H (k x m), k up to 128."""
     (n, m), k = X.shape, len(H)
     out = W.new_empty((n, k))
-    wide = max(triton.next_power_of_2(k), 16)
-    _count_codes[(triton.cdiv(n, 64),)](X, W, H, out, n, m, tiny, K=k, WIDE=wide, ROWS=64, COLUMNS=32, num_warps=4)
+    tile = _tile(max(triton.next_power_of_2(k), 16))
+    _count_codes[(triton.cdiv(n, tile["ROWS"]),)](X, W, H, out, n, m, tiny, K=k, **tile)
     return out
 
 
 def count_factor(X: Any, W: Any, H: Any, tiny: float) -> tuple[Any, Any]:
     """``W^T (X / (W H))`` (k x m), and ``sum x log(x / y) - x`` in double precision; shapes as for the codes."""
     (n, m), k = X.shape, len(H)
-    wide, tiles = max(triton.next_power_of_2(k), 16), triton.cdiv(m, 32)
+    tile = _tile(max(triton.next_power_of_2(k), 16))
+    tiles = triton.cdiv(m, tile["COLUMNS"])
     parts = max(1, min(triton.cdiv(2000, tiles), triton.cdiv(n, 512), 64))
-    each = triton.cdiv(triton.cdiv(n, parts), 64) * 64
+    each = triton.cdiv(triton.cdiv(n, parts), tile["ROWS"]) * tile["ROWS"]
     parts = triton.cdiv(n, each)
     out, loss = H.new_empty((parts, k, m)), H.new_empty((parts, m))
-    grid = (tiles, parts)
-    _count_factor[grid](X, W, H, out, loss, n, m, each, tiny, K=k, WIDE=wide, ROWS=64, COLUMNS=32, num_warps=4)
+    _count_factor[(tiles, parts)](X, W, H, out, loss, n, m, each, tiny, K=k, **tile)
     return out.sum(0), loss.double().sum()
