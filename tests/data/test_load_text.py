@@ -2,6 +2,7 @@
 
 import gzip
 import warnings
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,7 @@ def test_ragged_row_after_a_quoted_line_break(write):
 def test_text_among_numbers_is_named_by_line(write):
     lines = ["a,b", *["1,2"] * 500, "1,2.5 mg", "1,2"]
     with pytest.raises(
-        DataError, match=r"line 502: expected a number in column 'b', found '2.5 mg'; .* name it in obs"
+        DataError, match=r"line 502: expected a number in column 'b', found '2.5 mg'; .* leave it out \(--leave-out"
     ):
         load.read(write("\n".join(lines)))
 
@@ -166,7 +167,7 @@ def test_ratings_of_random_triples(tmp_path):
         ),
         ("u,i,r\na,b,3\na,c,good\n", "line 3: expected a rating, found 'good'"),
         ("u,i,r\na,b,3\na,c\n", "line 3: expected 3 cells as in line 1, found 2"),
-        ("u,i\na,b\n", r"line 1: expected user,item,rating\[,timestamp\], found 2 cell"),
+        ("u\na\n", r"line 1: expected user,item,rating\[,timestamp\], found 1 cell"),
         ("u,i,r\n", "found none"),
         ("", "found an empty file"),
     ],
@@ -178,7 +179,7 @@ def test_bad_ratings(write, text, found):
 
 def test_ratings_in_another_format(tmp_path, write):
     np.save(tmp_path / "x.npy", np.eye(2))
-    with pytest.raises(DataError, match=r"expected ratings as .csv, .csv.gz, .tsv, .tsv.gz, found .npy"):
+    with pytest.raises(DataError, match=r"expected ratings as .csv, .csv.gz, .tsv, .tsv.gz, .parquet, found .npy"):
         load.read_ratings(tmp_path / "x.npy")
     with pytest.raises(CofactorError, match=r"duplicates must be 'error' or 'mean'. Found 'last'"):
         load.read_ratings(write("a,b,3\n"), duplicates="last")
@@ -199,8 +200,53 @@ def test_between_tabs_a_comma_may_be_a_thousand_and_is_not_guessed_at(tmp_path: 
 
 def test_columns_of_text_are_named_unless_they_name_rows_or_were_set_aside(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("name,sex,x\np1,m,1\np2,f,2\np3,f,2\n")
-    with pytest.warns(UserWarning, match=r"a.csv: columns of text, which are no features: 'sex'\."):
+    with pytest.warns(UserWarning, match=r"a.csv: columns without numbers, which are no features: 'sex'\."):
         load.read(tmp_path / "a.csv")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load.read(tmp_path / "a.csv", obs=["sex"])
+
+
+def test_true_and_false_are_numbers(tmp_path: Path) -> None:
+    """As in a data frame, or in parquet."""
+    (tmp_path / "a.csv").write_text("x,smoker\n1,True\n2,FALSE\n3,\n")
+    table = load.read(tmp_path / "a.csv")
+    assert table.feature_names == ["x", "smoker"]
+    np.testing.assert_array_equal(table.X, [[1, 1], [2, 0], [3, np.nan]])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_column_that_seems_to_number_rows_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    frame = pd.DataFrame({"patient_id": [7, 8, 9], "x": [0.5, 1, 2], "Grid": [1.0, 2, 3]})
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    with pytest.warns(UserWarning, match=r"seem to number rows are features: 'patient_id'; see --leave-out"):
+        assert load.read(path).shape == (3, 3)
+    assert load.read(path, obs=["patient_id"]).feature_names == ["x", "Grid"]
+
+
+def test_a_parquet_file_leaves_out_nothing_without_a_word(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"a": [0.5, 1.0], "b": [Decimal("1.25"), None], "c": ["1", "2"], "d": pd.date_range("2024", periods=2)}
+    )
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.warns(UserWarning, match=r"columns without numbers, which are no features: 'c', 'd'\."):
+        table = load.read(tmp_path / "a.parquet")
+    np.testing.assert_array_equal(table.X, [[0.5, 1.25], [1.0, np.nan]])
+
+
+def test_ratings_come_as_parquet_with_dates_and_as_clicks(tmp_path: Path) -> None:
+    days = pd.to_datetime(["2024-05-31 00:00", "2024-06-01 12:00", "2024-06-02 00:00"])
+    frame = pd.DataFrame({"item": ["x", "y", "x"], "user": [2, 2, 10], "rating": [3, 4.5, 0], "timestamp": days})
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame[["user", "item"]].to_csv(tmp_path / "clicks.csv", index=False)
+    for name in ("a.parquet", "a.csv"):
+        found, times = (load.read_ratings(tmp_path / name, column=c) for c in ("rating", "timestamp"))
+        assert (found.row_names, found.feature_names) == (["2", "10"], ["x", "y"])
+        np.testing.assert_array_equal(found.X.data, [3, 4.5, 0])
+        np.testing.assert_array_equal(times.X.data, [day.timestamp() for day in days])
+        assert load.are_ratings(tmp_path / name)
+    with pytest.warns(UserWarning, match="every line counts as 1"):
+        clicks = load.read_ratings(tmp_path / "clicks.csv")
+    np.testing.assert_array_equal(clicks.X.toarray(), [[1, 1], [1, 0]])

@@ -8,7 +8,7 @@ import polars
 import pytest
 
 from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, DataError
 
 X = np.random.default_rng(0).poisson(2.0, size=(30, 12)).astype(np.float32)
 
@@ -120,3 +120,24 @@ def test_nobody_is_sent_to_a_parameter_that_is_not_there(model):
     one, two = (pd.DataFrame(np.eye(2), columns=list(names)) for names in ("ab", "ac"))
     with pytest.raises(CofactorError, match=r"Give all clients the same columns, .*`features` of FederatedNMF"):
         model.fit([one, two])
+
+
+def test_numbers_as_labels_of_columns_are_names() -> None:
+    """Only 0 to m - 1, what pandas calls columns without names, says nothing: ids of items in another order do."""
+    rng = np.random.default_rng(0)
+    X, items = rng.gamma(0.5, size=(60, 3)) @ rng.gamma(0.5, size=(3, 6)), [101, 205, 318, 442, 560, 777]
+    A, B = pd.DataFrame(X[:30], columns=items), pd.DataFrame(X[30:], columns=items)
+    whole = FederatedNMF(3, random_state=0).fit([A, B])
+    assert whole.features_ == list(map(str, items))
+    turned = FederatedNMF(3, random_state=0).fit([A, B[items[::-1]]])
+    np.testing.assert_allclose(turned.components_, whole.components_, atol=1e-12)
+    np.testing.assert_allclose(whole.transform(B[items[::-1]]), whole.transform(B), atol=1e-12)
+    with pytest.raises(DataError, match="missing '101'"):
+        FederatedNMF(3).fit([A, B.set_axis(range(1, 7), axis=1)])
+    assert FederatedNMF(3).fit([pd.DataFrame(X)]).features_ is None
+
+
+def test_a_column_of_dates_is_named_like_one_of_text() -> None:
+    frame = pd.DataFrame(np.ones((4, 2)), columns=["a", "b"]).assign(visit=pd.date_range("2024", periods=4))
+    with pytest.raises(DataError, match=r"client 0: expected numbers, found others in the columns 'visit'; drop them"):
+        FederatedNMF(2).fit([frame])

@@ -19,7 +19,13 @@ from cofactor.plan import Stop
 from cofactor.privacy.allowance import Privacy
 from cofactor.types import CofactorError
 
-DATA: dict[str, Any] = {"features": "union", "layer": "raw", "image": "2x3", "prepare": "library,log1p"}
+DATA: dict[str, Any] = {
+    "features": "union",
+    "layer": "raw",
+    "image": "2x3",
+    "prepare": "library,log1p",
+    "leave_out": "id",
+}
 SPLIT: dict[str, Any] = {"split": 4, "by": "dirichlet", "label": "kind", "alpha": 0.25}
 PLAN: dict[str, Any] = {"rounds": 7, "tol": 0.5, "seed": 3, "participation": 0.5}
 PRIVACY: dict[str, Any] = {

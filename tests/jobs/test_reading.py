@@ -242,3 +242,21 @@ def test_a_feature_name_that_is_there_twice_is_refused_unless_features_go_by_pos
     with pytest.raises(CofactorError, match=r"a.h5ad: .* found 'TBCE' more than once; adata.var_names_make_unique"):
         read(Config(files, 2), Place())
     assert read(Config(files, 2, features="position"), Place())[1].data[0].shape == (3, 3)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "h5ad", "npz"])
+def test_columns_are_left_out_of_every_format(tmp_path: Path, suffix: str) -> None:
+    file, frame = tmp_path / f"a.{suffix}", pd.DataFrame(np.arange(9.0).reshape(3, 3), columns=["id", "x", "y"])
+    if suffix == "csv":
+        frame.to_csv(file, index=False)
+    elif suffix == "parquet":
+        frame.to_parquet(file)
+    elif suffix == "h5ad":
+        anndata.AnnData(frame).write_h5ad(file)
+    else:
+        np.savez(file, X=frame.to_numpy(), features=np.array(list(frame.columns)))
+    found = read(Config([str(file)], 2, leave_out="id"), Place())[1]
+    assert found.feature_names == ["x", "y"]
+    np.testing.assert_array_equal(dense(found.data[0]), frame[["x", "y"]])
+    with pytest.raises(CofactorError, match=r"a\..*: expected a .*'idx'"):
+        read(Config([str(file)], 2, leave_out="id,idx"), Place())

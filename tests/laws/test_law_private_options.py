@@ -234,6 +234,7 @@ SETTINGS: dict[str, Refused | Allowed] = {
     "scheduler": Allowed("where workers are"),
     "features": Refused("intersection"),
     "layer": NMF["layer"],
+    "leave_out": Allowed("names of features, which are public", "g1"),
     "prepare": Refused("tfidf"),
     "group_by": Refused("ward"),
     "split": Allowed("the number of clients is public, and a sum over all does not depend on who has a row", 3),

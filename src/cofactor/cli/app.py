@@ -133,6 +133,7 @@ def rank(
     group_by: Annotated[str | None, typer.Option(help="One file: a column that names the client.")] = None,
     features: Annotated[str, typer.Option(help="Match features by name: same, intersection, position.")] = "same",
     layer: Annotated[str | None, typer.Option(help="Layer of h5ad files.")] = None,
+    leave_out: Annotated[str | None, typer.Option(help="Columns or features that are left out.")] = None,
     prepare: Annotated[str | None, typer.Option(help="Steps before, as those of `cofactor fit`.")] = None,
     ratings: Annotated[bool, typer.Option("--ratings", help="Files are triples user,item,rating.")] = False,
     seed: Seed = 0,
@@ -152,7 +153,7 @@ def rank(
 
     settings: dict[str, Any] = {"features": features, "layer": layer, "group_by": group_by, "seed": seed}
     settings["ratings"] = ratings
-    settings["prepare"] = prepare
+    settings |= {"prepare": prepare, "leave_out": leave_out}
     config = Config(inputs, 1, **settings)
     verbs.rank(config, _ranks(ranks), out, seeds=seeds, as_json=json, quiet=quiet)
 

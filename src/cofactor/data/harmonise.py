@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -97,6 +97,16 @@ def onto(
         raise DataError(f"{table.source}: expected the features of {whose}, found none of {_some(missing)}.")
     X = table.X if len(mine) == table.shape[1] else _columns(table.X, np.array(mine))
     return spread(X, np.array([place[found[i]] for i in mine]), len(names))
+
+
+def without(table: Table, names: Sequence[str]) -> Table:
+    """Return a table without some of its features."""
+    found = table.feature_names or []
+    for name in names:
+        if name not in found:
+            raise DataError(f"{table.source}: expected a feature {name!r} to leave out, found none of that name.")
+    left = [i for i, name in enumerate(found) if name not in set(names)]
+    return replace(table, X=_columns(table.X, np.array(left, dtype=np.intp)), feature_names=[found[i] for i in left])
 
 
 def _columns(X: Data, index: Array) -> Data:

@@ -43,6 +43,7 @@ SUFFIXES = tuple(_READERS)
 """The suffixes that :func:`read` knows; a folder without suffix is a 10x folder."""
 
 _TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_RATED = (*_TEXT, ".parquet")
 _USES = {
     "layer": (".h5ad", ".zarr"),
     "key": (".npz", ".zarr"),
@@ -82,16 +83,17 @@ def read(
 
 
 def read_ratings(path: PathLike, *, duplicates: str = "error", column: str = "rating") -> Table:
-    """Read rating triples ``user,item,rating[,timestamp]`` (csv or tsv, zipped or not) as CSR (users x items).
+    """Read rating triples ``user,item,rating[,timestamp]`` as CSR (users x items): csv or tsv, zipped or not, or parquet.
 
-    Columns are found by their header names, else by position. Ratings of one user and item that occur again are
-    an error, or their mean is taken. Users and items are in the order of their names. ``column="timestamp"`` gives the
-    times (numbers) in place of the ratings, entry by entry.
+    Columns are found by their header names, else by position; of two columns, users and items, every line is a 1.
+    Ratings of one user and item that occur again are an error, or their mean is taken. Users and items are in the order
+    of their names. ``column="timestamp"`` gives the times (numbers, or dates in ISO 8601) in place of the ratings,
+    entry by entry.
     """
     path = Path(path)
     _check_exists(path)
-    if not path.name.lower().endswith(_TEXT):
-        raise DataError(f"{path}: expected ratings as {', '.join(_TEXT)}, found {path.suffix or 'no suffix'}.")
+    if not path.name.lower().endswith(_RATED):
+        raise DataError(f"{path}: expected ratings as {', '.join(_RATED)}, found {path.suffix or 'no suffix'}.")
     if duplicates not in ("error", "mean"):
         raise CofactorError(f"duplicates must be 'error' or 'mean'. Found {duplicates!r}.")
     if column not in ("rating", "timestamp"):
@@ -102,9 +104,9 @@ def read_ratings(path: PathLike, *, duplicates: str = "error", column: str = "ra
 
 
 def are_ratings(path: PathLike) -> bool:
-    """Whether a csv or tsv file, zipped or not, has the header of rating triples."""
+    """Whether a csv or tsv file, zipped or not, or a parquet file has the header of rating triples."""
     path = Path(path)
-    if not (path.is_file() and path.name.lower().endswith(_TEXT)):
+    if not (path.is_file() and path.name.lower().endswith(_RATED)):
         return False
     with _readable(path, path.suffix):
         return triples.are_triples(path)

@@ -33,7 +33,8 @@ def without_numbers(frame: Any) -> list[str]:
 
     def numeric(name: Any) -> bool:
         try:
-            return np.asarray(frame[name], dtype=np.float64).ndim == 1
+            column = np.asarray(frame[name])
+            return column.dtype.kind not in "mM" and np.asarray(column, dtype=np.float64).ndim == 1
         except (ValueError, TypeError):
             return False
 
@@ -54,7 +55,7 @@ def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
     if not is_frame(X):
         return Table(X, source=source)
     columns = list(X.columns)
-    names = columns if columns and all(isinstance(name, str) for name in columns) else None
+    names = None if columns == list(range(len(columns))) else [str(name) for name in columns]
     return Table(X, names, _index(X), source=source)
 
 
@@ -74,8 +75,9 @@ def set_aside(table: Table, name: str) -> tuple[Table, Array]:
     if name not in names:
         where = f"{table.source}: expected a column {name!r} to group by"
         raise DataError(f"{where}, found no such column{did_you_mean(name, names)}")
-    X = table.X.drop(columns=[name]) if hasattr(table.X, "iloc") else table.X.drop(name)
-    return replace(table, X=X, feature_names=[n for n in names if n != name]), plain(table.X[name])
+    label = table.X.columns[names.index(name)]
+    X = table.X.drop(columns=[label]) if hasattr(table.X, "iloc") else table.X.drop(label)
+    return replace(table, X=X, feature_names=[n for n in names if n != name]), plain(table.X[label])
 
 
 def check_distinct(table: Table, *, annotated: bool | None = None) -> None:

@@ -18,6 +18,7 @@ from cofactor.assurance.spending import record
 from cofactor.assurance.writing import Party, Signed
 from cofactor.data import load
 from cofactor.data.formats.table import Table
+from cofactor.data.tables import check_distinct
 from cofactor.engines.contract import Answer, Client, message_bytes, shared_bytes
 from cofactor.engines.flare_clients import Refused
 from cofactor.engines.history import Round, stage_of
@@ -59,7 +60,9 @@ class Own:
 
     def table(self) -> Table:
         """Read the data."""
-        return load.read(str(self.data), layer=self.layer)
+        table = load.read(str(self.data), layer=self.layer)
+        check_distinct(table)
+        return table
 
 
 class Careful(ClientFolder):

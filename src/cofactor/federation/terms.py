@@ -18,7 +18,7 @@ from cofactor.methods.build import AUTO, Facts, build, settle
 from cofactor.plan import Plan
 from cofactor.types import CofactorError, unknown
 
-NOT_HERE = ("split", "group_by", "ratings", "holdout", "label", "scheduler")
+NOT_HERE = ("split", "group_by", "ratings", "holdout", "label", "leave_out", "scheduler")
 """Settings about files, which are the clients' own here."""
 
 

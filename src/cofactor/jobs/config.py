@@ -37,6 +37,7 @@ CHOICES = {
 NOT_FOR_RATINGS = {
     "features": "same",
     "layer": None,
+    "leave_out": None,
     "image": None,
     "prepare": None,
     "split": None,

@@ -45,7 +45,7 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> New
     else:
         steps = folder.preparation()
         known = [str(name) for name in steps[NAMES]] if steps else names
-        plain = replace(config, layer=layer or config.layer, group_by=None, label=None, split=None)
+        plain = replace(config, layer=layer or config.layer, group_by=None, label=None, split=None, leave_out=None)
         read = read_table(str(path), plain)
         X, rows = _over(read, known, config), read.row_names
         made = Preparation.from_arrays(steps)
@@ -74,7 +74,7 @@ def annotate_file(folder: RunFolder, path: Path, out: Path, found: NewRows) -> N
 def _over(table: Table, names: list[str], config: Config) -> Data:
     """Return rows over the features of a run; without names by position."""
     unnamed = names == [f"feature{i}" for i in range(len(names))]
-    aside = {name for name in (config.group_by, config.label) if name}
+    aside = {name for name in (config.group_by, config.label, *(config.leave_out or "").split(",")) if name}
     X = table.X
     if not unnamed:
         some = config.features == "intersection"

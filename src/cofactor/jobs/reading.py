@@ -78,14 +78,15 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     if load.are_ratings(path):
         raise CofactorError(f"{path}: expected features in columns, found lines of user,item,rating; add --ratings.")
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
-    columns = [name for name in (config.group_by, config.label) if name]
+    out = [name.strip() for name in (config.leave_out or "").split(",") if name.strip()]
+    columns = [name for name in (config.group_by, config.label, *out) if name]
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
     named = text or path.lower().endswith(".parquet")
     partly = opens if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
     table = load.read(path, layer=config.layer, obs=columns if named else (), blocks=partly)
     if config.features != "position":
         check_distinct(table)
-    return table
+    return table if named or not out else harmonise.without(table, out)
 
 
 def in_blocks(config: Config, table: Table, place: Place) -> Inputs:

@@ -92,7 +92,7 @@ def _main(headers: dict[str, Header], path: Path, key: str | None) -> str:
         return wanted
     found = ", ".join(f"{name!r} {head.shape}" for name, head in headers.items()) or "no array"
     only = "" if key else " or exactly one 2-D array"
-    raise DataError(f"{path}: expected a 2-D array {wanted!r}{only}, found {found}{did_you_mean(wanted, matrices)}.")
+    raise DataError(f"{path}: expected a 2-D array {wanted!r}{only}, found {found}{did_you_mean(wanted, matrices)}")
 
 
 def _names(lists: dict[str, Header], keys: tuple[str, ...], length: int, *, alone: bool) -> str | None:

@@ -1,4 +1,4 @@
-"""Reader of parquet files: numeric columns are features, the others obs."""
+"""Reader of parquet files: columns of numbers (decimals too) are features, the others obs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.data.formats.table import Options, Table, did_you_mean, need, plain
+from cofactor.data.formats.table import Options, Table, did_you_mean, need, plain, tell_beside
 from cofactor.types import Array, DataError
 
 
@@ -26,7 +26,10 @@ def read_parquet(path: Path, options: Options) -> Table:
     chosen = set(features)
     obs = {name: plain(data.column(name).to_numpy()) for name in names if name not in chosen}
     row_names = _row_names(obs, [*index, *names[:1]])
-    return Table(_matrix(data, features), features, row_names, {k: v for k, v in obs.items() if not k.startswith("__")})
+    kept = {name: column for name, column in obs.items() if not name.startswith("__")}
+    table = Table(_matrix(data, features), features, row_names, kept)
+    tell_beside(path, table, options.obs)
+    return table
 
 
 def _index(data: Any) -> list[str]:
@@ -37,12 +40,13 @@ def _index(data: Any) -> list[str]:
 
 def _is_numeric(data: Any, name: str) -> bool:
     kind = str(data.schema.field(name).type)
-    return kind.startswith(("int", "uint", "float", "double", "halffloat", "bool"))
+    return kind.startswith(("int", "uint", "float", "double", "halffloat", "bool", "decimal"))
 
 
 def _matrix(data: Any, features: list[str]) -> Array:
     """Return the feature columns as one array; missing values are NaN."""
     columns = [data.column(name) for name in features]
+    columns = [column.cast("float64") if str(column.type).startswith("decimal") else column for column in columns]
     kinds = {np.dtype(column.type.to_pandas_dtype()) for column in columns}
     missing = any(column.null_count for column in columns)
     X = np.empty((data.num_rows, len(features)), np.result_type(*kinds, *([np.float32] if missing else [])))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -14,6 +16,7 @@ import numpy as np
 from cofactor.data.formats.row_blocks import BLOCK_BYTES, RowBlocks, Source
 from cofactor.types import Array, CofactorError, Data, DataError
 
+_NUMBERED = re.compile(r"(id|.*[_ -]id|.*Id|index|row|row[_ ]?(number|nr))", re.ASCII)  # names of columns
 LAZY_BYTES = 1 << 30
 """A dense or CSR matrix that would take more memory than this is left on disk and read in row blocks."""
 
@@ -84,6 +87,26 @@ def did_you_mean(name: str, known: Sequence[str] | dict[str, Any]) -> str:
     """Return the end of a sentence: a hint at the nearest known name, or a full stop."""
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else "."
+
+
+def tell_beside(path: Path, table: Table, obs: Sequence[str]) -> None:
+    """Say which columns are no features, unless the caller set them aside, and which may be one by mistake.
+
+    Only names are looked at: of a private run nothing else may be said.
+    """
+    beside = [name for name, column in table.obs.items() if name not in obs and list(column) != table.row_names]
+    if beside:
+        said = f"{path}: columns without numbers, which are no features: {_shown(beside)}."
+        warnings.warn(said, UserWarning, stacklevel=3)
+    numbered = [name for name in table.feature_names or [] if _NUMBERED.fullmatch(name)]
+    if numbered:
+        said = f"{path}: columns that seem to number rows are features: {_shown(numbered)}; see --leave-out."
+        warnings.warn(said, UserWarning, stacklevel=3)
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(repr, names[:5])) + more
 
 
 def plain(values: Any) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -15,11 +14,14 @@ from typing import IO, NoReturn
 import numpy as np
 
 from cofactor.data.formats.row_blocks import RowBlocks
-from cofactor.data.formats.table import Options, Table, did_you_mean
+from cofactor.data.formats.table import Options, Table, did_you_mean, tell_beside
 from cofactor.types import Array, DataError
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
 """What stands for a missing number, in any case; it becomes NaN."""
+
+LOGICAL = {"true": 1.0, "false": 0.0}
+"""What is a number too, in any case."""
 
 Row = tuple[int, list[str]]
 """Line number in the file (from 1) and its cells."""
@@ -55,7 +57,7 @@ def read_text(path: Path, options: Options) -> Table:
         layout = _layout(path, names, body, options.obs)
         checked = same_width(chain(body, lines), width, path, first=head[0][0])
         table = _table(checked, layout, path, blocks=bool(options.blocks))
-    _name_text(path, table, options.obs)
+    tell_beside(path, table, options.obs)
     return table
 
 
@@ -133,7 +135,7 @@ def is_number(cell: str) -> bool:
 def is_numeric(cells: Sequence[str]) -> bool:
     """Whether at least half of the cells that are not missing are numbers."""
     present = [cell for cell in cells if cell.strip().lower() not in MISSING]
-    return 2 * sum(map(is_number, present)) >= len(present)
+    return 2 * sum(is_number(cell) or cell.strip().lower() in LOGICAL for cell in present) >= len(present)
 
 
 def _column(body: list[list[str]], i: int) -> list[str]:
@@ -156,15 +158,6 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], obs: tuple[str
     if not features:
         raise DataError(f"{path}: expected at least one column of numbers, found {len(columns)} column(s) of text.")
     return _Layout(names, features, sorted(others), 0 if 0 in text else None)
-
-
-def _name_text(path: Path, table: Table, obs: tuple[str, ...]) -> None:
-    """Say which columns of text are no features, unless the caller set them aside: one may be there by mistake."""
-    beside = [name for name, column in table.obs.items() if name not in obs and list(column) != table.row_names]
-    if beside:
-        more = f" and {len(beside) - 5} more" if len(beside) > 5 else ""
-        said = f"{path}: columns of text, which are no features: {', '.join(map(repr, beside[:5]))}{more}."
-        warnings.warn(said, UserWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -245,15 +238,20 @@ def _convert(batch: list[Row], layout: _Layout, path: Path) -> Array:
 
 
 def _number(cell: str, line: int, column: int, layout: _Layout, path: Path) -> float:
-    if cell.strip().lower() in MISSING:
+    word = cell.strip().lower()
+    if word in MISSING:
         return np.nan
     try:
-        return float(cell)
+        return LOGICAL[word] if word in LOGICAL else float(cell)
     except ValueError:
         _refuse(cell, line, column, layout, path)
 
 
 def _refuse(cell: str, line: int, column: int, layout: _Layout, path: Path) -> NoReturn:
     name = f"column {column + 1}" if layout.names is None else f"column {layout.names[column]!r}"
-    hint = "" if layout.names is None else "; if the column is no feature, name it in obs"
+    hint = (
+        ""
+        if layout.names is None
+        else "; if the column is no feature, leave it out (--leave-out, or obs= of load.read)"
+    )
     raise DataError(f"{path}: line {line}: expected a number in {name}, found {cell!r}{hint}.")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy import sparse
 
-from cofactor.data.formats.table import Table
+from cofactor.data.formats.table import Table, need
 from cofactor.data.formats.text import Row, is_number, open_text, rows, same_width
 from cofactor.types import Array, DataError
 
@@ -25,6 +28,7 @@ _WORDS = {
 }
 
 _ORDER = ("user", "item", "rating", "timestamp")
+_VALUES = {"rating": "a rating", "timestamp": "a timestamp (seconds, or a date as 2024-05-31 or 2024-05-31 12:00:00)"}
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,7 @@ def read_triples(path: Path, duplicates: str, column: str = "rating") -> Table:
 
     ``column`` is "rating", or "timestamp" for times in their place.
     """
-    with open_text(path) as file:
-        lines = rows(file, path)
+    with _lines(path) as lines:
         head = list(islice(lines, 1))
         if not head:
             raise DataError(f"{path}: expected lines of user,item,rating, found an empty file.")
@@ -58,9 +61,37 @@ def read_triples(path: Path, duplicates: str, column: str = "rating") -> Table:
     return _matrix(triples, duplicates, path)
 
 
+@contextmanager
+def _lines(path: Path) -> Iterator[Iterator[Row]]:
+    """Open the lines of a file, header included, as text; those of a parquet file are its rows."""
+    if path.suffix.lower() == ".parquet":
+        yield _stored(need("pyarrow.parquet", "io", path=path).ParquetFile(path))
+        return
+    with open_text(path) as file:
+        yield rows(file, path)
+
+
+def _stored(file: Any) -> Iterator[Row]:
+    names = file.schema_arrow.names
+    yield 1, names
+    count = 1
+    for batch in file.iter_batches():
+        columns = batch.to_pydict()
+        for cells in zip(*(columns[name] for name in names), strict=True):
+            count += 1
+            yield count, [str(cell) for cell in cells]
+
+
 def _places(first: Sequence[str], path: Path, column: str) -> tuple[list[int], bool]:
-    """Return the columns of user, item and what is read, and whether the first line is a header."""
+    """Return the columns of user, item and what is read, and whether the first line is a header.
+
+    Of two columns, users and items, nothing is read: every line counts as 1.
+    """
     wanted = ("user", "item", column)
+    if len(first) == 2 and column == "rating":
+        said = f"{path}: no column of ratings: every line counts as 1, as models of clicks take it (option alpha)."
+        warnings.warn(said, UserWarning, stacklevel=4)
+        return [0, 1], None not in places_of(first, wanted[:2])
     by_position = [_ORDER.index(name) for name in wanted]
     if len(first) < max(3, by_position[-1] + 1):
         shown = "user,item,rating[,timestamp]" if column == "rating" else "user,item,rating,timestamp"
@@ -85,8 +116,8 @@ def places_of(header: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
 
 def are_triples(path: Path) -> bool:
     """Whether a text file has the header of ratings: users, items and ratings, and times at most besides."""
-    with open_text(path) as file:
-        head = next((cells for _, cells in rows(file, path)), [])
+    with _lines(path) as lines:
+        head = next((cells for _, cells in lines), [])
     return len(head) <= len(_ORDER) and None not in places_of(head, _ORDER[:3])
 
 
@@ -104,19 +135,30 @@ def read_titles(path: Path) -> dict[str, str]:
 
 def _collect(lines: Iterator[Row], places: Sequence[int], path: Path, column: str) -> _Triples:
     out = _Triples()
-    user, item, rating = places
+    user, item, *rest = places
     for number, cells in lines:
-        try:
-            value = float(cells[rating])
-        except ValueError:
-            value = np.nan
+        value = _value(cells[rest[0]], column) if rest else 1.0
         if not np.isfinite(value):
-            raise DataError(f"{path}: line {number}: expected a {column}, found {cells[rating]!r}.")
+            raise DataError(f"{path}: line {number}: expected {_VALUES[column]}, found {cells[rest[0]]!r}.")
         out.user.append(out.users.setdefault(cells[user], len(out.users)))
         out.item.append(out.items.setdefault(cells[item], len(out.items)))
         out.value.append(value)
         out.line.append(number)
     return out
+
+
+def _value(cell: str, column: str) -> float:
+    """Return a rating, or a time in seconds; NaN where it is neither."""
+    try:
+        return float(cell)
+    except ValueError:
+        if column == "rating":
+            return np.nan
+    try:
+        time = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        return np.nan
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _matrix(triples: _Triples, duplicates: str, path: Path) -> Table:
@@ -148,5 +190,5 @@ def _sorted(known: dict[str, int], codes: array[int]) -> tuple[list[str], Array]
 def _refuse(user: str, item: str, line: int, path: Path) -> NoReturn:
     raise DataError(
         f"{path}: line {line}: expected one rating per user and item, found another one of user {user!r} and item "
-        f"{item!r}; take their mean with duplicates='mean'."
+        f"{item!r}; take their mean: --duplicates mean, or duplicates='mean' in Python."
     )
