@@ -146,3 +146,12 @@ def test_a_word_that_is_no_number_is_told_by_the_command_line_itself(home: Path)
     assert "expected name=value" in cofactor(*FIT, "--option", "start", cwd=home, check=2).stderr
     assert "No such option" in cofactor(*FIT, "--ronds", 3, cwd=home, check=2).stderr
     assert not (home / "run").exists()
+
+
+def test_several_processes_need_an_engine_that_joins_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``mpiexec -n 2 cofactor fit`` without ``--engine mpi``: each process would do all of it, into one folder."""
+    monkeypatch.setenv("PMI_SIZE", "2")
+    error = refused(*FIT, cwd=home)
+    assert "expected one process, found 2" in error
+    assert "add --engine mpi" in error
+    assert not (home / "run").exists()

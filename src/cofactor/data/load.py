@@ -83,7 +83,7 @@ def read(
 
 
 def read_ratings(path: PathLike, *, duplicates: str = "error", column: str = "rating") -> Table:
-    """Read rating triples ``user,item,rating[,timestamp]`` as CSR (users x items): csv or tsv, zipped or not, or parquet.
+    """Read rating triples ``user,item,rating[,timestamp]`` as CSR (users x items): csv, tsv, zipped or not, parquet.
 
     Columns are found by their header names, else by position; of two columns, users and items, every line is a 1.
     Ratings of one user and item that occur again are an error, or their mean is taken. Users and items are in the order

@@ -14,6 +14,9 @@ T = TypeVar("T")
 LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 """Variables in which mpiexec says which process this is (MPICH, PMIx, Open MPI)."""
 
+COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+"""Variables in which a launcher says how many processes it has started."""
+
 
 def most() -> int:
     """Return the number of threads that this process may use: its cores, or fewer where the environment says so."""
@@ -88,6 +91,11 @@ def speaks() -> bool:
     if mpi is not None:
         return bool(mpi.COMM_WORLD.Get_rank() == 0)
     return next((os.environ[name] for name in LAUNCHERS if name in os.environ), "0") == "0"
+
+
+def launched() -> int:
+    """Return how many processes this one was started with, by what the launcher says; 1 where there is none."""
+    return max((int(os.environ[name]) for name in COUNTS if os.environ.get(name, "").isdecimal()), default=1)
 
 
 def told_of(error: Exception) -> str:
