@@ -7,7 +7,8 @@ import pandas as pd
 import polars
 import pytest
 
-from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF
+from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF, Privacy
+from cofactor.engines.dask_engine import Dask
 from cofactor.types import CofactorError, DataError
 
 X = np.random.default_rng(0).poisson(2.0, size=(30, 12)).astype(np.float32)
@@ -141,3 +142,10 @@ def test_a_column_of_dates_is_named_like_one_of_text() -> None:
     frame = pd.DataFrame(np.ones((4, 2)), columns=["a", "b"]).assign(visit=pd.date_range("2024", periods=4))
     with pytest.raises(DataError, match=r"client 0: expected numbers, found others in the columns 'visit'; drop them"):
         FederatedNMF(2).fit([frame])
+
+
+def test_chunks_of_a_dask_array_are_no_clients_of_a_private_fit() -> None:
+    """One row less moves rows from chunk to chunk: every message would change, and has the noise for one row."""
+    X = dask.array.ones((20, 3), chunks=(5, 3))
+    with pytest.raises(CofactorError, match="cut out of one file"):
+        FederatedNMF(2, privacy=Privacy(1, 1e-3), engine=Dask(scheduler="tcp://127.0.0.1:9")).fit(X)

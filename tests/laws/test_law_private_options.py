@@ -58,6 +58,7 @@ NMF: dict[str, Refused | Allowed] = {
     "l1_ratio": Allowed("a penalty of weight zero, else alpha_W is refused", 0.5),
     "orthogonality": Refused(0.1),
     "init": Allowed("the start of a seed", "random"),
+    "consensus": Refused(5),
     "rounds": Allowed(BUDGET, 2),
     "tol": Allowed(RELEASED, 1e-2),
     "participation": Allowed("clients are drawn by the seed, and noise is not made smaller for it", 0.5),
@@ -86,6 +87,9 @@ BMF: dict[str, Refused | Allowed] = {
     "engine": NMF["engine"],
     "privacy": Allowed(BUDGET, CLIENT),
     "secure": NMF["secure"],
+    "features": NMF["features"],
+    "layer": NMF["layer"],
+    "prepare": Refused("scale"),
     "options": Refused({"sweeps": 1}),
     "callbacks": NMF["callbacks"],
 }
@@ -237,10 +241,10 @@ SETTINGS: dict[str, Refused | Allowed] = {
     "leave_out": Allowed("names of features, which are public", "g1"),
     "prepare": Refused("tfidf"),
     "group_by": Refused("ward"),
-    "split": Allowed("the number of clients is public, and a sum over all does not depend on who has a row", 3),
-    "by": Allowed("as split", "rows"),
-    "label": Allowed("as split", "ward"),
-    "alpha": Allowed("as split", 0.3),
+    "split": Refused(3),
+    "by": Allowed("of a split, which is refused", "rows"),
+    "label": Allowed("of a split, which is refused", "ward"),
+    "alpha": Allowed("of a split, which is refused", 0.3),
     "image": Allowed("how features are drawn", "2x2"),
     "ratings": Refused(True),
     "users_as_clients": Refused(True),
@@ -280,6 +284,16 @@ def test_settings_of_jobs_are_as_decided(name: str) -> None:
         assert "nowhere" not in str(caught.value)
     elif decided.value is not None:
         assert Config(**usual | {name: decided.value}).privacy is not None
+
+
+def test_clients_cut_out_of_one_file_are_refused_unless_only_the_sum_over_all_is_seen() -> None:
+    """Who has a row depends on the other rows: one row less moved every client's message by far more than the bound."""
+    usual: dict[str, Any] = {"inputs": ["nowhere.npy"], "rank": 2, "epsilon": 1.0, "delta": 1e-6, "split": 5}
+    for more in ({}, {"by": "rows"}, {"secure": True, "participation": 0.5}, {"secure": True, "unit": "client"}):
+        with pytest.raises(PrivacyError, match=r"cut out of one file"):
+            Config(**usual | more)
+    assert Config(**usual, secure=True).privacy is not None
+    assert Config(**usual | {"split": 1}).privacy is not None
 
 
 # --- methods ---

@@ -20,6 +20,7 @@ from cofactor.engines.session import stepped
 from cofactor.engines.team import Team
 from cofactor.kinds import Checked
 from cofactor.method import Method
+from cofactor.methods.build import refuse_dealt
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.types import Array, CofactorError, Data, DataError, Shared
 
@@ -67,7 +68,8 @@ class Dask:
         """Bring the clients to the workers, and let them go at the end."""
         if isinstance(plan.participation, ByShare):
             raise CofactorError("participation: a draw by share weighs single messages; give workers a share instead.")
-        sources = clients_of(Xs)
+        allowance = method.traits.allowance
+        sources = clients_of(Xs, plan if allowance is None else replace(plan, privacy=allowance.privacy))
         terms = worker.Terms(method, plan.seed, isinstance(Xs, Checked), not plan.secure, plan.stream is not None)
         with self._connected() as client, threadpool_limits(1, "blas"):
             hosts = Hosts(client, terms, sources, timeout=self.timeout)
@@ -112,7 +114,7 @@ def _distributed() -> Any:
     return distributed
 
 
-def clients_of(Xs: Any) -> list[Data]:
+def clients_of(Xs: Any, plan: Plan) -> list[Data]:
     """Return one source for each client: the entries of a list, or the row chunks of a dask array."""
     if not is_lazy(Xs):
         if len(Xs) == 0:
@@ -121,6 +123,8 @@ def clients_of(Xs: Any) -> list[Data]:
     if not hasattr(type(Xs), "rechunk") or Xs.ndim != 2:
         raise DataError(f"expected a dask array of two dimensions or a list of blocks, found {Xs!r}.")
     X = Xs.rechunk({1: -1})
+    if X.numblocks[0] > 1:
+        refuse_dealt(plan)
     return [X.blocks[i] for i in range(X.numblocks[0])]
 
 

@@ -143,7 +143,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             preparation.check_private()
             refuse_shown(self.features, groups=groups)
         came, X = X, devices.settled(X)
-        held = self._held(X, groups)
+        held = self._held(X, groups, plan)
         preparation, whole = self._prepared(preparation, held, plan, engine)
         start = given.start(held, whole)
         data = given.weigh(held, whole)
@@ -193,12 +193,12 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         devices.refuse(self.device, self._kind.name, private=plan.privacy is not None)
         return carrier(Inline(device=self.device), plan)
 
-    def _held(self, X: Any, groups: Any) -> clients.Clients:
+    def _held(self, X: Any, groups: Any, plan: Plan) -> clients.Clients:
         """Return the clients of what was given; nothing of data that are elsewhere is read."""
         if clients.is_elsewhere(X):
             if self.prepare is not None:
                 raise CofactorError("prepare: expected None for data on workers; prepare them there.")
-            return clients.left_there(X, groups)
+            return clients.left_there(X, plan, groups)
         many, empty = clients.is_many(X), self._budget is not None
         shape = SHAPE_ONLY | {"ensure_min_samples": int(not empty)}
 

@@ -60,13 +60,13 @@ def is_elsewhere(X: Any) -> bool:
     return hasattr(one, "__dask_graph__") or one.__module__.startswith("distributed.")
 
 
-def left_there(X: Any, groups: Any = None) -> Clients:
+def left_there(X: Any, plan: Plan, groups: Any = None) -> Clients:
     """Return the clients of data that are elsewhere: their chunks or blocks, to be checked where they are."""
     from cofactor.engines.dask_engine import clients_of
 
     if groups is not None:
         raise CofactorError("groups: expected none for data on workers, whose blocks are the clients. Found some.")
-    data = clients_of(X)
+    data = clients_of(X, plan)
     return Clients(data, list(range(len(data))), None)
 
 

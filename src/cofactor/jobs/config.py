@@ -20,7 +20,7 @@ from cofactor.jobs.settings import Settings
 from cofactor.kinds import KINDS
 from cofactor.local.devices import refuse as refuse_device
 from cofactor.methods import catalog
-from cofactor.methods.build import AUTO, refuse, refuse_shown
+from cofactor.methods.build import AUTO, refuse, refuse_dealt, refuse_shown
 from cofactor.methods.refusals import NONE
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
@@ -56,6 +56,8 @@ class Config(Settings):
         refuse(self.method, self.plan, self.options)
         if self.epsilon is not None:
             refuse_shown(self.features, groups=self.group_by)
+            if (self.split or 1) > 1:
+                refuse_dealt(self.plan)
         object.__setattr__(self, "boolean", self.kind == "boolean")
         if not self.inputs:
             raise CofactorError("expected at least one input file, found none.")

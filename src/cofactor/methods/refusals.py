@@ -30,6 +30,12 @@ GROUPED = (
     "privacy is refused for clients that are made of groups of rows: names and number of the groups would be told "
     "without noise. Make one matrix for each client of a public list; a client may be empty."
 )
+DEALT = (
+    "privacy is refused for clients that are cut out of one file: who has a row depends on the other rows, so that one "
+    "row more or less changes the messages of all, while each has the noise for one row of its own. Give a file for "
+    "each client; or add messages up under masks (secure, unit record, all clients in every round), since the sum over "
+    "all does not depend on who has a row."
+)
 SCANNED = (
     "{run}: a scan of ranks computes errors without noise, and this is the folder of a private run. Choose another "
     "folder with --out, and keep what is in it to yourself; or choose the rank on public data."
