@@ -1,0 +1,79 @@
+"""Whoever asks for a run, without a server: what is done after each way in which a job can end."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.helpers.client_jobs import terms_of
+
+from cofactor.engines.flare_clients import LeftOut, Patience, Refused, Short
+from cofactor.federation import driver, server_job
+from cofactor.federation.invite import Federation
+from cofactor.federation.server_job import outcome
+from cofactor.federation.terms import RunTerms
+from cofactor.privacy.errors import ForgedShareError
+from cofactor.types import CofactorError
+
+
+class Scripted(driver.Driver):
+    """A driver whose jobs end as told; each may have come some rounds further."""
+
+    def __init__(self, out, ends, terms):
+        made = Federation(Path("federation"), "federation", "localhost", 1, 2, [], "", {})
+        super().__init__(made, terms, out, lambda kind, line: None)
+        self.ends, self.asked_for = list(ends), []
+
+    def _submit(self):
+        self.asked_for.append(self.terms.names)
+        return "job"
+
+    def _follow(self, job):
+        error, rounds = self.ends.pop(0)
+        self.seen["history.jsonl"] += rounds
+        return outcome(error)
+
+    def surely(self, work, vanished=None):
+        return work()
+
+    def late(self):
+        return []
+
+
+def runs(tmp_path, ends, terms=None):
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "events.jsonl").touch()
+    (tmp_path / "manifest.json").write_text("{}")
+    made = Scripted(tmp_path, ends, terms or terms_of(secure=True))
+    return made
+
+
+def test_a_job_that_ended_early_is_submitted_again(tmp_path):
+    made = runs(tmp_path, [(Short("gone."), 3), (Short("gone."), 0), (None, 2)])
+    made.run()
+    assert len(made.asked_for) == 3
+    said = [json.loads(line)["what"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert said == ["the job has ended: gone. It is submitted again."] * 2
+
+
+def test_shares_that_are_forged_again_and_again_end_the_run_in_words(tmp_path):
+    forged = ForgedShareError("the shares of the seed of client 1 do not give the announced seed.")
+    made = runs(tmp_path, [(forged, 1), *[(forged, 0)] * 9])
+    with pytest.raises(CofactorError, match="several clients have told shares that they do not hold"):
+        made.run()
+    assert len(made.asked_for) == server_job.TRIES + 2  # the one that has come further does not count
+    again = runs(tmp_path / "2", [(forged, 0), (forged, 0), (None, 4)])
+    again.run()
+
+
+def test_a_refusal_ends_it_and_a_client_that_is_left_out_does_not(tmp_path):
+    with pytest.raises(CofactorError, match="client bob: its policy does not allow this method"):
+        runs(tmp_path, [(Refused("method", "bob"), 0)]).run()
+    terms = RunTerms("r1", terms_of().config, Patience(least=3))
+    made = runs(tmp_path / "2", [(LeftOut(["bob"]), 0), (None, 5)], terms)
+    (tmp_path / "2" / "manifest.json").write_text("{}")
+    with pytest.raises(CofactorError, match="expected a run folder"):  # the next job brings its own
+        made.run()
+    assert made.asked_for == [["alice", "bob", "carol", "dave"], ["alice", "carol", "dave"]]
+    private = RunTerms("r1", terms_of(method="dp-nmf", epsilon=1.0, delta=1e-6).config, Patience(least=3))
+    with pytest.raises(CofactorError, match="bob: given up, and a private run cannot begin anew"):
+        runs(tmp_path / "3", [(LeftOut(["bob"]), 0)], private).run()
