@@ -7,12 +7,14 @@ import shutil
 import socket
 import ssl
 import stat
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.helpers.command import cofactor
 from tests.helpers.federation import free_ports
 
 from cofactor import __version__
+from cofactor.federation import examine as looks
 from cofactor.federation import invite, kits, presence, start
 from cofactor.federation.examine import examine
 from cofactor.federation.invite import Federation, Invite, join
@@ -152,6 +154,29 @@ def test_a_doctor_for_federations(made, door, tmp_path):
         assert "certificate client.crt" in member
     with pytest.raises(CofactorError, match="found none"):
         examine(tmp_path / "none")
+
+
+def test_a_doctor_says_what_to_do(made, door, monkeypatch):
+    """A certificate that ends soon, a full disk, a clock that is wrong, a port for joining that is closed."""
+
+    def bad():
+        with socket.create_server(("", made.port)):
+            return {finding.what: finding.words for finding in examine(made.home) if not finding.good}
+
+    assert bad() == {}
+    monkeypatch.setattr(looks, "SOON", timedelta(days=400))
+    monkeypatch.setattr(looks, "LEAST", 1 << 60)
+    later = datetime.now(UTC) + timedelta(hours=2)
+    monkeypatch.setattr(looks, "parsedate_to_datetime", lambda text: later)
+    found = bad()
+    assert set(found) == {"certificate rootCA.pem", "certificate server.crt", "disk", "clock"}
+    assert "make a new federation, or, at a client, delete" in found["certificate server.crt"]
+    assert "free at least 1 GB" in found["disk"]
+    assert found["clock"].endswith("from the server's: set this machine's clock")
+    monkeypatch.undo()
+    away = dataclasses.replace(Federation.read(made.home), enrol_port=free_ports(1))
+    monkeypatch.setattr(Federation, "read", lambda home: away)
+    assert "needed once, to join" in bad()["TLS"]
 
 
 def test_a_doctor_compares_versions_with_the_server(made, door, monkeypatch):
