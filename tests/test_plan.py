@@ -10,6 +10,8 @@ from tests.helpers.methods import NAMES, RANK, make, same_bits
 from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, Privacy, kinds, run
 from cofactor.data import synthetic
 from cofactor.engines.mpi import Mpi
+from cofactor.jobs.config import Config
+from cofactor.jobs.job import fit
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
 from cofactor.plan import BY_SHARE, MOST, ROUNDS, ByShare, Plan, Stop, Stream
@@ -55,7 +57,6 @@ PLANS = {
     "negative seed": ({"seed": -1}, "seed must be at least 0. Found -1"),
     "seed of a number": ({"seed": 0.5}, "seed must be at least 0. Found 0.5"),
     "no seed": ({"seed": None}, "seed must be at least 0. Found None"),
-    "no rows": ({"rows": 0}, "rows must be at least 1. Found 0"),
     "nobody": ({"participation": 0}, r"participation must be in \(0, 1\]. Found 0"),
     "more than everybody": ({"participation": 1.2}, r"participation must be in \(0, 1\]. Found 1.2"),
     "no number": ({"participation": math.nan}, r"participation must be in \(0, 1\]. Found nan"),
@@ -282,15 +283,39 @@ def test_signed_rows_are_clustered_on_every_engine(method, rng):
 def test_a_delta_is_held_against_the_rows_that_are_declared(Xs):
     """Counting them would be a release, and would differ from process to process (REVIEW A5)."""
     wide = Privacy(1.0, 0.1)
-    with pytest.raises(ParameterError, match=r"delta must be below 1/n = 0.0909"):
-        build("dp-moments", 3, Plan(privacy=wide, rows=11), Facts(3))
+    many = Privacy(1.0, 0.1, rows=11)
+    for ask in (
+        lambda: build("dp-moments", 3, Plan(privacy=many), Facts(3)),
+        lambda: FederatedNMF(3, privacy=many).fit(X),
+        lambda: Config(["nowhere.npy"], 3, epsilon=1.0, delta=0.1, rows=11),
+    ):
+        with pytest.raises(ParameterError, match=r"delta must be below 1/n = 0.0909"):
+            ask()
     for rows in (None, 9):
-        method, plan = build("dp-moments", 3, Plan(privacy=wide, rows=rows), Facts(3))
+        method, plan = build("dp-moments", 3, Plan(privacy=replace(wide, rows=rows)), Facts(3))
         assert run(method, Xs, plan, engine=Mpi()).epsilon == pytest.approx(1.0)
     assert FederatedNMF(3, privacy=wide, random_state=0).fit(Xs).epsilon_ == pytest.approx(1.0)
     units = Privacy(1.0, 0.4, "client")
     with pytest.raises(ParameterError, match=r"delta must be below 1/n = 0.333"):
         build("fedavg", 3, Plan(3, privacy=units), Facts(3))
+
+
+def test_declared_rows_are_the_same_in_an_estimator_and_on_the_command_line(Xs, tmp_path):
+    files = [str(tmp_path / f"{j}.npy") for j in range(len(Xs))]
+    for file, rows in zip(files, Xs, strict=True):
+        np.save(file, rows)
+    ask = {"epsilon": 1.0, "delta": 1e-6, "rows": 60}
+    here = FederatedNMF(3, privacy=Privacy(**ask, insecure_seed=4), random_state=0).fit(Xs)
+    there = fit(Config(files, 3, **ask, insecure_noise_seed=4), tmp_path / "run")
+    np.testing.assert_array_equal(here.components_, there.factor()[0])
+    assert there.config().plan.rows == 60
+    few = {"epsilon": 1.0, "delta": 1e-6, "rows": 2}
+    with pytest.raises(CofactorError, match="the smaller of n_samples=2"):
+        FederatedNMF(3, privacy=Privacy(**few)).fit(Xs)
+    with pytest.raises(CofactorError, match="the smaller of 2 rows"):
+        fit(Config(files, 3, **few), tmp_path / "few")
+    with pytest.raises(ParameterError, match="rows must be a whole number"):
+        Privacy(1.0, 1e-6, rows=0)
 
 
 @pytest.mark.parametrize("name", NAMES)

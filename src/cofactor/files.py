@@ -7,6 +7,7 @@ import os
 import socket
 import time
 import tomllib
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -40,21 +41,36 @@ def _named(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Open a file for writing that takes its name only when it is complete and on disk; ``mode`` says whose it is."""
-    part = path.with_name(path.name + ".part")
+def atomic(path: Path, mode: int = 0o666, *, new: bool = False) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes its name only when it is complete and on disk; ``mode`` says whose it is.
+
+    A ``new`` one takes no name that is taken: :class:`FileExistsError`, also where two are written at once.
+    """
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part" if new else f"{path.name}.part")
     try:
-        with _named(path), open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        with _named(path), open(part, "wb", opener=lambda name, flags: _opened(name, flags, mode)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         reached(f"{path.name}: written")
-        os.replace(part, path)
+        if new:
+            os.link(part, path)
+            part.unlink()
+        else:
+            os.replace(part, path)
         reached(f"{path.name}: named")
         _keep_names(path.parent)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _opened(name: str, flags: int, mode: int) -> int:
+    """Open a file that is its owner's from the first byte on, also where one that a crash left is written over."""
+    place = os.open(name, flags, mode)
+    if not mode & 0o077:
+        os.fchmod(place, mode)
+    return place
 
 
 def write_at(path: Path, at: int, data: bytes) -> None:

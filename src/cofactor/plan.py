@@ -148,9 +148,8 @@ class Plan:
     ``rounds`` is the most rounds. None: the method's own number; or 50 for each client on average, and 200 where a stop
     rule ends them and no release is paid for. ``stop`` is such a rule, or the tolerance of :class:`Stop`.
     ``participation`` is the share of clients drawn for each round, or :class:`ByShare`. ``privacy`` is what all
-    releases together may cost; ``secure`` adds messages up under masks. ``rows`` is the number of rows of all clients,
-    where it is public: a private run checks its delta against it, and counts nothing by itself. ``stream`` makes
-    clients answer one by one instead of in rounds.
+    releases together may cost; ``secure`` adds messages up under masks. ``stream`` makes clients answer one by one
+    instead of in rounds.
     """
 
     rounds: int | None = None
@@ -159,16 +158,14 @@ class Plan:
     seed: int = 0
     privacy: Privacy | None = None
     secure: bool = False
-    rows: int | None = None
     stream: Stream | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be carried out, before any data is read; a number is the tolerance of a stop rule."""
         _ = self.rule
         check_whole("seed", self.seed, 0)
-        for name, value in (("rounds", self.rounds), ("rows", self.rows)):
-            if value is not None:
-                check_whole(name, value, 1)
+        if self.rounds is not None:
+            check_whole("rounds", self.rounds, 1)
         if self.privacy is not None and not isinstance(self.privacy, Privacy):
             raise ParameterError(
                 f"privacy: expected Privacy(epsilon=..., delta=...) or None. Found {self.privacy!r}; an epsilon means "
@@ -182,6 +179,11 @@ class Plan:
     def rule(self) -> Stop:
         """The stop rule."""
         return self.stop if isinstance(self.stop, Stop) else Stop(self.stop)
+
+    @property
+    def rows(self) -> int | None:
+        """The rows of all clients, where a private run may know them: it counts nothing by itself."""
+        return None if self.privacy is None else self.privacy.rows
 
     def _check_participation(self) -> None:
         share = self.participation

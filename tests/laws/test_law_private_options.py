@@ -185,8 +185,13 @@ PLAN: dict[str, Refused | Allowed] = {
     "seed": Allowed(PUBLIC, 3),
     "privacy": Allowed(BUDGET, CLIENT),
     "secure": NMF["secure"],
-    "rows": Allowed("declared public by whoever gives it", 100),
     "stream": Refused(Stream(3)),
+}
+PRIVACY: dict[str, str] = {
+    **dict.fromkeys(("epsilon", "delta", "unit", "clip", "ledger"), BUDGET),
+    "curious": "how many clients the noise does not count on",
+    "insecure_seed": "every total then says: private: no",
+    "rows": "declared public by whoever gives it",
 }
 RUN: dict[str, Allowed] = {
     "method": Allowed("it has its budget"),
@@ -206,6 +211,7 @@ RUN: dict[str, Allowed] = {
 
 def test_every_field_of_a_plan_and_every_argument_of_a_run_has_a_decision() -> None:
     assert set(PLAN) == {f.name for f in fields(Plan)}
+    assert set(PRIVACY) == {f.name for f in fields(Privacy)}
     assert set(RUN) == parameters(run)
 
 
@@ -257,7 +263,7 @@ SETTINGS: dict[str, Refused | Allowed] = {
     "delta": Allowed(BUDGET, 1e-5),
     "unit": Allowed(BUDGET, "client"),
     "clip": Allowed(BUDGET, 2.0),
-    "rows": PLAN["rows"],
+    "rows": Allowed(PRIVACY["rows"], 100),
     "ledger": Allowed(BUDGET, "site.jsonl"),
     "secure": NMF["secure"],
     "keys": Refused("keys"),  # without --secure

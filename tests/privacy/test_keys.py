@@ -8,6 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from tests.helpers.kills import Killed, kill_at
 
 from cofactor import run
 from cofactor.engines import secure
@@ -44,6 +45,51 @@ def test_keys_are_made_once_and_for_their_owner_alone(folder):
     for name in ("", " ", "a\nb"):
         with pytest.raises(KeyFileError, match="expected the name of a client"):
             keys.make(folder, name)
+
+
+def test_keys_that_a_crash_cut_off_are_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
+    """Killed at every write, and made again: nobody else can read a byte of the private one at any time."""
+    seen = []
+    written = keys.primitives.private_text
+
+    def look(private):
+        seen.extend(p.stat().st_mode & 0o777 for p in tmp_path.rglob("*.part"))
+        return written(private)
+
+    monkeypatch.setattr(keys.primitives, "private_text", look)
+    point = 0
+    while True:
+        folder = tmp_path / str(point)
+        try:
+            with kill_at(point):
+                keys.make(folder, "berlin")
+            break
+        except Killed:
+            pass
+        if (folder / "berlin.key").exists():
+            before = keys.read_private(folder / "berlin.key")
+            assert (folder / "berlin.pub").exists() or keys.make(folder, "berlin")
+            assert keys.read_private(folder / "berlin.key") == before
+        else:
+            keys.make(folder, "berlin")
+        assert [found.private for found in keys.inspect(folder)] == [True]
+        assert not list(folder.glob("*.part"))
+        point += 1
+    assert point == 4
+    assert set(seen) == {0o600}
+
+
+def test_of_two_who_make_a_key_at_once_one_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(keys.primitives, "private_text", lambda private: _overtaken(tmp_path))
+    with pytest.raises(KeyFileError, match="Keys are never written over"):
+        keys.make(tmp_path, "berlin")
+    assert (tmp_path / "berlin.key").read_bytes() == b"the other one"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def _overtaken(folder):
+    (folder / "berlin.key").write_bytes(b"the other one")
+    return b"mine"
 
 
 def test_what_is_read_is_what_was_made(folder):

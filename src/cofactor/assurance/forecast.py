@@ -94,8 +94,8 @@ def method_of(question: Question) -> Method:
         raise CofactorError(f"method {q.name!r} has its own number of rounds: leave out --rounds. Found {q.rounds}.")
     if q.method is None and q.rounds:
         options = {"gram_share": 0.5, **options}
-    asked = Privacy(q.epsilon, q.delta, unit, q.clip, curious=q.curious)
-    plan = Plan(q.rounds, privacy=asked, secure=q.secure, rows=q.rows)
+    asked = Privacy(q.epsilon, q.delta, unit, q.clip, curious=q.curious, rows=q.rows)
+    plan = Plan(q.rounds, privacy=asked, secure=q.secure)
     facts = Facts(q.clients or 1, q.features or FEATURES, q.rows or FEATURES)
     return build(q.name, q.rank or RANK, plan, facts, options)[0]
 

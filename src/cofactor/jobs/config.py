@@ -146,7 +146,6 @@ class Config(Settings):
             self.seed,
             privacy=self.privacy,
             secure=self.secure,
-            rows=self.rows,
         )
 
     @property
@@ -163,10 +162,9 @@ class Config(Settings):
         if self.delta is None:
             raise ParameterError("delta: expected a number below 1/n to go with epsilon, such as 1e-6. Found none.")
         unit: Any = self.unit or "record"
-        curious = {} if self.curious is None else {"curious": self.curious}
-        return Privacy(
-            self.epsilon, self.delta, unit, self.clip, self.insecure_noise_seed, ledger=self.ledger, **curious
-        )
+        more: dict[str, Any] = {} if self.curious is None else {"curious": self.curious}
+        more |= {"ledger": self.ledger, "rows": self.rows}
+        return Privacy(self.epsilon, self.delta, unit, self.clip, self.insecure_noise_seed, **more)
 
     @property
     def method_options(self) -> dict[str, Any]:

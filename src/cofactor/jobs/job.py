@@ -151,7 +151,7 @@ def _facts(config: Config, inputs: Inputs, place: Place, clients: int) -> Facts:
     features = int(inputs.data[0].shape[1])
     lacking = None if inputs.known is None else groups(inputs.known, features)
     if config.privacy is not None:
-        return Facts(clients, features, config.rows, lacking)
+        return Facts(clients, features, config.plan.rows, lacking)
     return Facts(clients, features, place.total("the rows", sum(X.shape[0] for X in inputs.data)), lacking)
 
 

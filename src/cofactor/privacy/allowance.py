@@ -39,7 +39,8 @@ class Privacy:
     answer so many may be ``curious``: they subtract their own noise from a sum, and what the others added is still
     enough.
     ``ledger`` is the file of a ledger over all runs on these data (:mod:`cofactor.privacy.account`): the run is added
-    to it, and refused where it exceeds its total.
+    to it, and refused where it exceeds its total. ``rows`` is the number of rows of all clients, where it is public:
+    delta is checked against it, and nothing is counted otherwise.
 
     >>> Privacy(epsilon=1, delta=1e-6).unit
     <Unit.RECORD: 'record'>
@@ -52,6 +53,7 @@ class Privacy:
     insecure_seed: int | None = None
     curious: int = 1
     ledger: str | Path | None = None
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
@@ -65,6 +67,8 @@ class Privacy:
         seed = self.insecure_seed
         if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
             raise ParameterError(f"insecure_seed must be a whole number, 0 or more, or None. Found {seed!r}.")
+        if self.rows is not None and not (isinstance(self.rows, Integral) and self.rows >= 1):
+            raise ParameterError(f"rows must be a whole number, 1 or more, or None. Found {self.rows!r}.")
 
 
 class Parts(NamedTuple):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from cofactor import files
 from cofactor.privacy import owned
 from cofactor.privacy.errors import KeyFileError
 from cofactor.privacy.owned import OWNER_ONLY
@@ -32,20 +32,30 @@ class KeyPair(NamedTuple):
 
 
 def make(folder: Path | str, name: str) -> Path:
-    """Make the keys of a client: ``NAME.key`` (0600) and ``NAME.pub``; keys that are there are never written over."""
-    path, pair = _private_file(folder, name), KeyPair(*primitives.new_identity())
+    """Make the keys of a client: ``NAME.key`` (0600) and ``NAME.pub``; keys that are there are never written over.
+
+    Each of them is there as a whole or not at all; where a crash came between them, the public one is made up for.
+    """
+    path = _private_file(folder, name)
     path.parent.mkdir(parents=True, exist_ok=True)
+    public = path.with_suffix(PUBLIC)
+    if path.exists() and not public.exists():
+        _tell(public, name, read_private(path))
+        return path
+    pair = KeyPair(*primitives.new_identity())
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+        with files.atomic(path, OWNER_ONLY, new=True) as out:
+            out.write(primitives.private_text(pair.private))
     except FileExistsError:
         raise KeyFileError(f"{path}: expected no key yet, found one. Keys are never written over.") from None
-    with os.fdopen(handle, "wb") as out:
-        out.write(primitives.private_text(pair.private))
-        out.flush()
-        os.fsync(out.fileno())
-    line = f"{primitives.public_text(pair.public)} {name}\n"
-    path.with_suffix(PUBLIC).write_text(line, encoding="utf-8")
+    _tell(public, name, pair)
     return path
+
+
+def _tell(path: Path, name: str, pair: KeyPair) -> None:
+    """Write the public key, for all others."""
+    with files.atomic(path) as out:
+        out.write(f"{primitives.public_text(pair.public)} {name}\n".encode())
 
 
 def fingerprint(public: bytes) -> str:
