@@ -33,6 +33,8 @@ COPIES = 256
 LONG = 30.0
 """Records are so many times as long as their clip: clipping has to shorten them."""
 FEATURES, CANARIES, GUESSES, ROWS = 16, 192, 144, 12
+WIDE = 40
+"""Features of a step that is taken many times: each is a record with a score of its own, so that few steps do."""
 DELTA = 1e-6
 """A Gaussian is private at every delta; at this one, guesses about so many canaries bound epsilon well."""
 
@@ -125,7 +127,7 @@ def two_world_step(method: Any, t: int, *, releases: int = 6000, broken: Any = N
 
     ``broken`` is what is run in place of the method, whose claim it is held against.
     """
-    test, silent = benches(method, t, FEATURES, broken=broken)
+    test, silent = benches(method, t, WIDE, broken=broken)
     for name in test.directions:
         mu = claim(method, t, name)
         copies = min(max(1, math.ceil(TARGET / mu)), COPIES)
@@ -139,8 +141,9 @@ def _world(test: Bench, name: str, copies: int, calls: int | None = None) -> sta
     present = np.repeat(test.records, copies, axis=0)
 
     def world(there: bool, n: int) -> Array:
-        rng, rows = np.random.default_rng(int(there)), present if there else np.zeros((1, FEATURES))
-        found = [test.scores(rows, rng)[name] for _ in range(calls or -(-n // FEATURES))]
+        rng, rows = np.random.default_rng(int(there)), present if there else np.zeros((1, WIDE))
+        with threadpool_limits(1, "blas"):
+            found = [test.scores(rows, rng)[name] for _ in range(calls or -(-n // WIDE))]
         return np.resize(np.concatenate(found), n)
 
     return world

@@ -20,6 +20,8 @@ from cofactor.privacy.randomness import Source
 from cofactor.types import Array
 
 SLACK = 2.0**-40
+STAGES = np.exp(-np.arange(24.0, 0.0, -1.0))
+"""The chances of 24 stages and more, of 23, ..., of one."""
 MAX_SCALE = 2.0**48
 """The largest noise scale in grid units, 1.6e7 in values: draws stay below 2^53, where floats still count."""
 
@@ -62,11 +64,20 @@ def _half_normal(n: int, source: Source) -> tuple[Array, Array]:
 
 
 def _stages(n: int, source: Source) -> Array:
-    """How many coins of probability 1/e fall before the first miss."""
-    count, alive = np.zeros(n, dtype=np.int64), np.arange(n)
-    while alive.size:
-        alive = alive[coins(np.ones(alive.size), lambda _: Fraction(1), source)]
-        count[alive] += 1
+    """How many coins of probability 1/e fall before the first miss: v where ``e^-(v+1) <= u < e^-v``, u uniform.
+
+    Beyond the last stage it begins anew, as coins do not remember.
+    """
+    words = source.words(n)
+    u = words * 2.0**-64
+    above = np.searchsorted(STAGES, u, side="right")
+    near = np.minimum(np.abs(u - STAGES[np.maximum(above - 1, 0)]), np.abs(u - STAGES[above % len(STAGES)]))
+    count = len(STAGES) - above
+    for i in np.flatnonzero(near < SLACK):
+        count[i] = _settle_stage(int(words[i]), source)
+    last = np.flatnonzero(count == len(STAGES))
+    if last.size:
+        count[last] += _stages(last.size, source)
     return count
 
 
@@ -82,7 +93,21 @@ def _settle(word: int, gamma: Fraction, source: Source) -> bool:
     with localcontext() as context:
         context.prec = 60
         chance = (-Decimal(gamma.numerator) / Decimal(gamma.denominator)).exp()
-        return Decimal(2 * _extend(word, source) + 1) / Decimal(1 << 129) < chance
+        return _uniform(word, source) < chance
+
+
+def _settle_stage(word: int, source: Source) -> int:
+    with localcontext() as context:
+        context.prec = 60
+        u, stage = _uniform(word, source), 0
+        while stage < len(STAGES) and u < Decimal(-stage - 1).exp():
+            stage += 1
+        return stage
+
+
+def _uniform(word: int, source: Source) -> Decimal:
+    """Return the middle of the 128-bit cell that begins with a word."""
+    return Decimal(2 * _extend(word, source) + 1) / Decimal(1 << 129)
 
 
 def _extend(word: int, source: Source) -> int:
