@@ -226,7 +226,7 @@ class Plan:
         """Refuse a private run that costs more than its budget; units are counted where their number is public."""
         allowance = method.traits.allowance
         if allowance is not None:
-            n = clients if allowance.privacy.unit is Unit.CLIENT else self.rows
+            n = clients if allowance.privacy.unit is Unit.CLIENT else allowance.privacy.rows
             allowance.ledger(self.limit(method), n)
 
     def check(self, method: Method) -> None:

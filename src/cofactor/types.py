@@ -19,7 +19,19 @@ Data = Any
 
 
 class CofactorError(ValueError):
-    """Base of every error that cofactor raises on purpose: expected, found, where, what to do."""
+    """Base of every error that cofactor raises on purpose: expected, found, where, what to do.
+
+    ``told`` is what others hear of it where it may tell of a client's data in a private run; None: all of it.
+    """
+
+    told: str | None = None
+
+
+KEPT = (
+    "expected data of the declared kind, such as finite values >= 0, found others. What was found, and where, is for "
+    "that client alone: check the data there before a private run."
+)
+"""What others are told of a client's data in a private run."""
 
 
 class DataError(CofactorError):
@@ -41,11 +53,7 @@ class DataError(CofactorError):
 
     def kept(self, client: object) -> DataError:
         """Return the same error of a private run, in which others are not told what was found, nor where."""
-        told = (
-            f"client {client}: expected data of the declared kind, such as finite values >= 0, found others. What was "
-            "found, and where, is for that client alone: check the data there before a private run."
-        )
-        return DataError(str(self), self.column, told)
+        return DataError(str(self), self.column, f"client {client}: {KEPT}")
 
 
 class ClientError(CofactorError):

@@ -49,9 +49,6 @@ def test_no_attack_row_moves_a_release_by_more_than_its_bound(name: str) -> None
         assert [moved for moved in found if not moved.passed] == []
 
 
-finite = st.floats(0, allow_nan=False, allow_infinity=False, allow_subnormal=True)
-
-
 @settings(deadline=None, max_examples=30)
 @given(
     row=st.one_of(
@@ -74,6 +71,35 @@ def test_for_every_finite_row_what_it_moves_before_noise_is_within_the_bound(nam
                 for array, a in new.arrays.items():
                     moved = np.linalg.norm(np.ravel(a - old.arrays[array]))
                     assert moved <= on_grid(new.cost[array].clip, np.size(a)), (array, layout)
+
+
+BY_CLIENT = [name for name in METHODS if name not in BY_RECORD]
+SHAPES = st.tuples(st.integers(0, 4), st.just(6))
+BITS = hnp.arrays(np.uint8, SHAPES, elements=st.integers(0, 1))
+NUMBERS = st.one_of(
+    hnp.arrays(t, SHAPES, elements=st.floats(0, float(np.finfo(t).max), width=w))
+    for t, w in ((np.float64, 64), (np.float32, 32))
+)
+
+
+@settings(deadline=None, max_examples=20)
+@given(data=st.data())
+@pytest.mark.parametrize("name", BY_CLIENT)
+def test_for_every_finite_client_what_it_sends_before_noise_is_within_the_bound(name: str, data: st.DataObject) -> None:
+    """Zero-out: where the client has nothing, zeros are sent; with anything it sends no more than its bound."""
+    method = scaled(make(name), 0.0)
+    bits = method.traits.kind == "boolean"
+    X = data.draw(BITS if bits else NUMBERS)
+    start = method.start(6, np.random.default_rng(0))
+    for t in kinds(method):
+        for shared in method.late(start, t):
+            for layout in [np.asarray] if bits else LAYOUTS.values():
+                message = step_of(method, layout(X), shared, t, np.random.default_rng(1))
+                for array, a in message.arrays.items():
+                    bound = on_grid(message.cost[array].clip, np.size(a))
+                    assert np.linalg.norm(np.ravel(a)) <= bound, (array, layout)
+                    if not len(X):
+                        assert not np.any(a), (array, layout)
 
 
 def test_attack_rows_are_what_they_are_called() -> None:

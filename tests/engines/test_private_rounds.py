@@ -18,8 +18,8 @@ from cofactor.types import ClientError
 M = 6
 
 
-def make(delta: float = 1e-6) -> Any:
-    return catalog.make("dp-moments", 2, privacy=Privacy(1, delta))
+def make(delta: float = 1e-6, rows: int | None = None) -> Any:
+    return catalog.make("dp-moments", 2, privacy=Privacy(1, delta, rows=rows))
 
 
 def three() -> list[np.ndarray]:
@@ -86,15 +86,15 @@ def test_an_allowance_over_its_budget_and_a_large_delta_are_refused_before_anyth
     with pytest.raises(BudgetError, match="the budget is epsilon = 1"):
         run(method, three(), watch=watch)
     with pytest.raises(ParameterError, match="below 1/n"):
-        run(make(0.1), three(), rows=63, watch=watch)
+        run(make(0.1, rows=63), three(), watch=watch)
 
 
 def test_the_delta_is_held_against_public_rows_alone() -> None:
-    """What is counted would be a release: a plan that declares no rows has none, however many there are."""
+    """What is counted would be a release: a budget that declares no rows has none, however many there are."""
     run(make(0.1), three())
-    run(make(0.1), three(), rows=9)
+    run(make(0.1, rows=9), three())
     with pytest.raises(ParameterError, match=r"below 1/n = 0\.0909"):
-        run(make(0.1), three(), rows=11)
+        run(make(0.1, rows=11), three())
 
 
 def test_the_history_says_what_was_spent_after_every_round() -> None:

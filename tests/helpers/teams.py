@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cofactor.engines.session import TeamSession, opened
-from cofactor.engines.team import ProcessError, Team, text_of
+from cofactor.engines.team import ProcessError, Team, told_of
 from cofactor.jobs.config import Config
 from cofactor.method import Method
 from cofactor.plan import Plan
@@ -45,7 +45,7 @@ class Member(Team):
 
     def exchange(self, where: str, value: Any = None, *, error: Exception | None = None) -> list[Any]:
         """Meet all threads; return their values, or raise the error that one brought."""
-        told = self.meeting(self.here, (where, None if error is None else text_of(error), value))
+        told = self.meeting(self.here, (where, None if error is None else told_of(error), value))
         for process, (_, text, _) in enumerate(told):
             if text is not None:
                 raise ProcessError(f"process {process}: {text}") from error

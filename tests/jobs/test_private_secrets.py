@@ -105,6 +105,63 @@ def test_files_without_rows_are_clients_of_private_runs(tmp_path: Path, files: l
         fit(Config(files, 3), tmp_path / "plain")
 
 
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_fewer_rows_than_clients_or_processes_are_not_refused(tmp_path: Path, rows: int, processes: int) -> None:
+    """A refusal would tell how many there are; it said so in numbers."""
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).random((rows, 5)))
+    split = {"split": 3} if processes == 1 else {}
+    config = Config([str(tmp_path / "a.npy")], 2, epsilon=1.0, delta=1e-6, **split)
+    (folder, *_) = together(processes, lambda engine: fit(config, tmp_path / "run"))
+    assert folder.evaluation().privacy is not None
+    assert len(folder.manifest_record().inputs) == 3
+
+
+BAD_FILES = {
+    "a cell": "x,y\n1,2\n3,4711\n5,SECRET\n",
+    "negative": "x,y\n1,2\n3,-4711\n",
+    "a line too short": "x,y\n1,2\n4711\n",
+    "not finite": "x,y\n1,2\n4711,inf\n",
+}
+
+
+@pytest.mark.parametrize("bad", BAD_FILES)
+def test_what_is_wrong_with_a_file_is_not_told_to_other_processes(tmp_path: Path, bad: str) -> None:
+    for name, text in (("a", "x,y\n1,2\n3,4\n"), ("b", BAD_FILES[bad])):
+        (tmp_path / f"{name}.csv").write_text(text)
+    files, told = [str(tmp_path / f"{name}.csv") for name in "ab"], []
+
+    def go(engine: Any) -> None:
+        try:
+            fit(Config(files, 1, epsilon=1.0, delta=1e-6), tmp_path / "run")
+        except CofactorError as error:
+            told.append((engine.team.here, str(error)))
+
+    together(2, go)
+    texts = dict(told)
+    assert "is for that client alone" in texts[0]
+    assert not re.search(r"4711|SECRET|line|column|cell", texts[0]), texts[0]
+    with pytest.raises(CofactorError, match=r"4711|SECRET|line|inf|-"):  # whoever reads it alone is told
+        fit(Config(files, 1, epsilon=1.0, delta=1e-6), tmp_path / "alone")
+
+
+def test_an_error_of_a_step_is_not_told_to_other_processes(Xs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(data: Any, bound: Any) -> Any:
+        raise ValueError(f"the first row is {data[0]}")
+
+    monkeypatch.setattr(bounded, "total", fails)
+    private = built("dp-moments", privacy(8.0, 1e-3), rounds=2)
+
+    def go(engine: Any) -> str:
+        with pytest.raises(CofactorError) as caught:
+            run(private, Xs[2 * engine.team.here :][:2], engine=engine)
+        return str(caught.value)
+
+    for text in together(2, go):
+        assert "round 0: expected a message, found an error" in text
+        assert "the first row" not in text
+
+
 # --- refused: what would show which features, groups or ranks there are ---
 
 

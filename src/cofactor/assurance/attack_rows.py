@@ -72,9 +72,9 @@ def sensitivity(method: Any, t: int, *, seed: int = 0) -> list[Moved]:
     start, (base, *_) = small_clients(silent, 1, seed)
     worst: dict[str, Moved] = {}
     for shared in silent.late(start, t):
-        known: dict[int, dict[str, Any]] = {}  # what is sent without the unit, by the data: the same for many units
+        without = _Without(silent, shared, t)
         for by, before, after in units(method, base):
-            for name, share in _moves_or_refusal(silent, shared, t, before, after, known):
+            for name, share in _moves_or_refusal(without, before, after):
                 if share > worst.get(name, Moved(name, -1.0)).share:
                     worst[name] = Moved(name, share, by)
     return list(worst.values())
@@ -95,23 +95,35 @@ def units(method: Any, base: Array) -> Iterator[tuple[str, Data | None, Data]]:
                 yield f"{name}, {precision}, {layout}", without[layout], make(whole)
 
 
-def _moves_or_refusal(*step: Any) -> list[tuple[str, float]]:
+class _Without:
+    """What is sent without noise in one state; of data without the unit, which many units have in common, once."""
+
+    def __init__(self, silent: Any, shared: Shared, t: int) -> None:
+        self.silent, self.shared, self.t = silent, shared, t
+        self.known: dict[int, dict[str, Any]] = {}
+
+    def sent(self, data: Data) -> Any:
+        return step_of(self.silent, data, self.shared, self.t, np.random.default_rng(0))
+
+    def before(self, data: Data | None) -> dict[str, Any]:
+        if data is None:
+            return {}
+        if id(data) not in self.known:
+            self.known[id(data)] = self.sent(data).arrays
+        return self.known[id(data)]
+
+
+def _moves_or_refusal(without: _Without, before: Data | None, after: Data) -> list[tuple[str, float]]:
     """Return how far every array was moved; infinitely far where the message was refused, which all would see."""
     try:
         with np.errstate(all="ignore"):  # of a broken mechanism, which is to be measured
-            return list(_moves(*step))
+            return list(_moves(without, before, after))
     except HostileInputError:
-        method, _, t, *_ = step
-        return [(name, np.inf) for name in method.allowance.shares[t]]
+        return [(name, np.inf) for name in without.silent.allowance.shares[without.t]]
 
 
-def _moves(
-    silent: Any, shared: Shared, t: int, before: Data | None, after: Data, known: dict[int, dict[str, Any]]
-) -> Iterator[tuple[str, float]]:
-    new = step_of(silent, after, shared, t, np.random.default_rng(0))
-    if before is not None and id(before) not in known:
-        known[id(before)] = step_of(silent, before, shared, t, np.random.default_rng(0)).arrays
-    old = {} if before is None else known[id(before)]
+def _moves(without: _Without, before: Data | None, after: Data) -> Iterator[tuple[str, float]]:
+    new, old = without.sent(after), without.before(before)
     for name, a in new.arrays.items():
         moved = float(np.linalg.norm(np.ravel(a - old.get(name, 0.0))))
         yield name, moved / on_grid(new.cost[name].clip, np.size(a))

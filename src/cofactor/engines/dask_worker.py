@@ -118,7 +118,7 @@ def carry_out(held: Any, name: str, order: bytes) -> Outcome:
 
 def _portable(error: Exception) -> Exception:
     """Return the error, or what it says where it cannot, or must not, travel."""
-    if isinstance(error, DataError) and error.told is not None:
+    if isinstance(error, CofactorError) and error.told is not None:
         return DataError(told_of(error))
     try:
         pickle.loads(pickle.dumps(error))

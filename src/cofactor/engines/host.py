@@ -24,6 +24,10 @@ TINY_ROWS = 8
 """Clients with at most this many rows are stacked where the method's messages add up over rows; on a device all are."""
 
 
+UNTOLD = "expected a message, found an error. What it says is for that client alone: look there."
+"""What others are told of an error at a client in a private run."""
+
+
 def address(seed: int, client: int, t: int) -> np.random.Generator:
     """Return the generator of one (seed, client, round), for whoever steps or serves it."""
     return rng(seed, client, t)
@@ -85,7 +89,7 @@ class Host:
             self._each(lambda unit: self._join(unit, shared, t), self.units)
 
     def _join(self, unit: _Unit, shared: Shared, t: int) -> None:
-        with _blame(unit.first, "join"):
+        with self._blame(unit.first, "join"):
             unit.local = self.method.join(unit.data, shared, t, address(self.seed, unit.first, -1))
 
     def _draws(self, client: int, t: int) -> np.random.Generator:
@@ -102,7 +106,7 @@ class Host:
 
     def _step(self, unit: _Unit, shared: Shared, t: int, chosen: Array, schema: dict[str, tuple[int, ...]]) -> Answer:
         stepping, j = unit.members[chosen[unit.members]], unit.first
-        with _blame(j, f"round {t}"):
+        with self._blame(j, f"round {t}"):
             assert unit.local is not None
             part, here, X = unit.local, None, unit.data
             if unit.owner is not None and len(stepping) < len(unit.members):
@@ -140,7 +144,7 @@ class Host:
         findings: list[Any] = [None] * self.count
 
         def finish(unit: _Unit) -> None:
-            with _blame(unit.first, "refit"):
+            with self._blame(unit.first, "refit"):
                 W = self.method.refit(unit.data, factor)
             bounds = np.flatnonzero(np.diff(np.zeros(len(W)) if unit.owner is None else unit.owner)) + 1
             starts = [0, *bounds.tolist(), len(W)]
@@ -197,6 +201,20 @@ class Host:
         self.units = sorted([*rest, batch], key=lambda u: u.first)
         return True
 
+    @contextmanager
+    def _blame(self, client: int, when: str) -> Iterator[None]:
+        """Name the client and the moment in every error; in a private run others hear no more than that."""
+        told = None if self.traits.allowance is None else f"client {client}, {when}: {UNTOLD}"
+        try:
+            yield
+        except CofactorError as error:
+            error.told = error.told or told
+            raise
+        except Exception as error:
+            found = ClientError(f"client {client}, {when}: {type(error).__name__}: {error}")
+            found.told = told
+            raise found from error
+
     def _each(self, work: Callable[[_Unit], Any], units: list[_Unit]) -> list[Any]:
         """Apply ``work`` to the units in threads; results come in the order of the units."""
         return list((self.pool.map if self.pool else map)(work, units))
@@ -232,14 +250,3 @@ def _write_rows(local: Local, part: Local, here: Array) -> Local:
 
     memory = {name: put(local.memory[name], a) for name, a in part.memory.items()}
     return Local(put(local.codes, part.codes), memory)
-
-
-@contextmanager
-def _blame(client: int, when: str) -> Iterator[None]:
-    """Name the client and the moment in every error."""
-    try:
-        yield
-    except CofactorError:
-        raise
-    except Exception as error:
-        raise ClientError(f"client {client}, {when}: {type(error).__name__}: {error}") from error

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from cofactor.types import Array, ClientError, CofactorError, DataError
+from cofactor.types import Array, ClientError, CofactorError
 
 T = TypeVar("T")
 LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -100,7 +100,7 @@ def launched() -> int:
 
 def told_of(error: Exception) -> str:
     """Return what an error says to others: of a client's data in a private run, not what was found in them."""
-    return error.told if isinstance(error, DataError) and error.told is not None else text_of(error)
+    return error.told if isinstance(error, CofactorError) and error.told is not None else text_of(error)
 
 
 def text_of(error: Exception) -> str:

@@ -42,7 +42,7 @@ class Place:
             return arrays.rows(X, index)
         if self.count == 1:
             return X.take(index)
-        first, last = int(index[0]), int(index[-1])
+        first, last = (int(index[0]), int(index[-1])) if len(index) else (0, -1)
         return X.row_block(slice(first, last + 1)) if last - first + 1 == len(index) else X.take(index).load()
 
     def alone(self, where: str, work: Callable[[], T]) -> T:

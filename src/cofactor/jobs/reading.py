@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +16,12 @@ from scipy import sparse
 from cofactor.data import harmonise, load, partition, ratings_split
 from cofactor.data.formats.table import Table
 from cofactor.data.tables import check_distinct
+from cofactor.engines.team import ProcessError, text_of
 from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import AUTO, Facts, settle
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, CofactorError, Data, DataError
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,34 @@ class Inputs:
 
 
 def read(config: Config, place: Place) -> tuple[Config, Inputs]:
-    """Read the clients of this process; return them with the configuration as it is settled now that data are seen."""
+    """Read the clients of this process; return them with the configuration as it is settled now that data are seen.
+
+    In a private run other processes hear nothing of what is in a file that cannot be read.
+    """
+    with _kept(config):
+        return _read(config, place)
+
+
+@contextmanager
+def _kept(config: Config) -> Iterator[None]:
+    try:
+        yield
+    except ProcessError:
+        raise
+    except Exception as error:
+        if config.privacy is None or (isinstance(error, CofactorError) and error.told is not None):
+            raise
+        raise DataError(text_of(error)).kept("of a file") from error
+
+
+def _read(config: Config, place: Place) -> tuple[Config, Inputs]:
     if config.kind == "ratings":
         return config, rated(config, place)
     if len(config.inputs) > 1:
         config = _chosen(config, None)
         return config, matched(config, place)
     table = read_table(config.inputs[0], config, opens=place.opens)
-    if table.shape[0] < place.count:
+    if table.shape[0] < place.count and config.privacy is None:  # the number of rows is nobody's business
         raise CofactorError(
             f"{config.inputs[0]}: expected at most {table.shape[0]} processes (its rows), found {place.count}."
         )
@@ -118,7 +140,9 @@ def cut(config: Config, table: Table, place: Place) -> Inputs:
 
 
 def _split(table: Table, config: Config) -> list[Array]:
-    count = config.split or 1
+    count, n = config.split or 1, table.shape[0]
+    if config.privacy is not None and n < count:  # clients may be empty: a refusal would tell how many rows there are
+        return [*np.arange(n)[:, None], *([np.zeros(0, dtype=np.int64)] * (count - n))]
     if config.by == "iid":
         return partition.iid(table.shape[0], count, seed=config.seed)
     if config.by == "rows":
@@ -131,7 +155,7 @@ def _split(table: Table, config: Config) -> list[Array]:
 
 def matched(config: Config, place: Place) -> Inputs:
     """Read this process's files, and match features by name; of the others' files, names of features are enough."""
-    with place.guard("the inputs"):
+    with place.guard("the inputs"), _kept(config):
         own = place.own(len(config.inputs))
         mine = [read_table(path, config, opens=place.opens if place.remote else None) for path in config.inputs[own]]
     heads = place.together("the clients", [(t.feature_names, t.X.shape[1], t.source) for t in mine])
