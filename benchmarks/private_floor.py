@@ -70,7 +70,7 @@ def objective(X: Data, H: Array) -> float:
     """Return the loss of a factor on at most 3000 rows."""
     if X.shape[0] > 3000:
         X = X[np.sort(np.random.default_rng(1).permutation(X.shape[0])[:3000])]
-    H = normalize(np.atleast_2d(H)).astype(np.float32)
+    X, H = X.astype(np.float64), normalize(np.atleast_2d(H)).astype(np.float64)
     W = refit(X, H)
     fit = np.einsum("nk,nk->", arrays.times_factor(X, H), W, dtype=np.float64)
     return 0.5 * (arrays.square(X) - 2 * fit + float(np.sum((W.T @ W) * (H @ H.T)))) / X.shape[0]

@@ -38,6 +38,8 @@ class Clock:
     spent = 0.0
 
     def timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the same work, on this clock."""
+
         def go(*arguments: Any) -> Any:
             begun = time.process_time()
             found = work(*arguments)

@@ -115,7 +115,7 @@ def test_the_plan_is_that_of_the_settings() -> None:
     plan = made("plan").plan
     assert (plan.rounds, plan.rule, plan.seed, plan.participation) == (7, Stop(0.5), 3, 0.5)
     plan = made("privacy").plan
-    assert plan.privacy == Privacy(2.0, 1e-5, "client", 0.5, 4, curious=0, ledger="/ledger")
+    assert plan.privacy == Privacy(2.0, 1e-5, "client", 0.5, 4, curious=0, ledger="/ledger", rows=100)
     assert (plan.secure, plan.rows) == (True, 100)
     assert made("least").plan.privacy is None
 

@@ -111,7 +111,7 @@ def test_fewer_rows_than_clients_or_processes_are_not_refused(tmp_path: Path, ro
     """A refusal would tell how many there are; it said so in numbers."""
     np.save(tmp_path / "a.npy", np.random.default_rng(0).random((rows, 5)))
     split = {"split": 3} if processes == 1 else {}
-    config = Config([str(tmp_path / "a.npy")], 2, epsilon=1.0, delta=1e-6, **split)
+    config = Config([str(tmp_path / "a.npy")], 2, epsilon=1.0, delta=1e-6, secure=True, **split)
     (folder, *_) = together(processes, lambda engine: fit(config, tmp_path / "run"))
     assert folder.evaluation().privacy is not None
     assert len(folder.manifest_record().inputs) == 3
