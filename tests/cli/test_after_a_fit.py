@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 from tests.helpers.command import cofactor
 
+from cofactor import FederatedNMF
 from cofactor.cli.doctor import examine
 from cofactor.cli.methods import describe, lines
 from cofactor.cli.progress import Progress
@@ -77,6 +78,29 @@ def test_codes_are_written_as_the_suffix_says(cells: Path, tmp_path: Path, suffi
         names, codes = table.pop("row").tolist(), table.to_numpy()
     assert names == [f"south{i}" for i in range(30)]
     np.testing.assert_allclose(codes, expected, rtol=1e-6)
+
+
+def test_weights_of_cells_are_a_layer(tmp_path: Path) -> None:
+    rng, held, weights = np.random.default_rng(0), [], []
+    H = rng.gamma(0.5, size=(3, 12))
+    for name, n in (("a", 40), ("b", 30)):
+        cells = anndata.AnnData(rng.gamma(1, size=(n, 3)) @ H)
+        cells.var_names, cells.obs_names = [f"g{i}" for i in range(12)], [f"{name}{i}" for i in range(n)]
+        cells.layers["seen"] = rng.integers(0, 4, cells.shape).astype(float)
+        (cells[:, ::-1].copy() if name == "b" else cells).write_h5ad(tmp_path / f"{name}.h5ad")
+        held.append(cells)
+        weights.append(cells.layers["seen"])
+    words = ("a.h5ad", "b.h5ad", "-k", 3, "--rounds", 10, "--tol", 0, "-q", "--cell-weights")
+    cofactor("fit", *words, "seen", cwd=tmp_path)
+    model = FederatedNMF(3, rounds=10, tol=0, random_state=0).fit(held, cell_weight=weights)
+    with np.load(tmp_path / "run" / "factor.npz") as found:
+        np.testing.assert_allclose(found["factor"], model.components_, atol=1e-12)
+        np.testing.assert_allclose(found["marker_scores"], model.marker_scores_, atol=1e-9)
+    np.testing.assert_allclose(np.load(tmp_path / "run" / "clients" / "b" / "codes.npy"), model.codes_[1], atol=1e-12)
+    held[0].layers["seen"][3, 2] = np.nan
+    held[0].write_h5ad(tmp_path / "a.h5ad")
+    assert "NaN" in cofactor("fit", *words, "seen", "--out", "other", cwd=tmp_path, check=2).stderr
+    assert "expected a layer 'lost'" in cofactor("fit", *words, "lost", "--out", "other", cwd=tmp_path, check=2).stderr
 
 
 def test_codes_as_something_else_are_refused(cells: Path, tmp_path: Path) -> None:

@@ -381,6 +381,10 @@ def test_a_weight_is_a_row_that_is_there_more_often(loss):
     b = model(**how).fit(np.repeat(X, times, axis=0), H=H)
     np.testing.assert_allclose(a.components_, b.components_, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(np.repeat(a.codes_[0], times, axis=0), b.codes_[0], rtol=1e-4, atol=1e-6)
+    cut = [model(**how).fit([X[:7], X[7:]], H=H, sample_weight=w) for w in (times, [times[:7], times[7:]])]
+    np.testing.assert_array_equal(cut[0].components_, cut[1].components_)
+    with pytest.raises(CofactorError, match=r"\[7, 13\] of the clients\), found \[3\]"):
+        model(**how).fit([X[:7], X[7:]], H=H, sample_weight=times[:3])
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "least": {},
     "data": DATA,
     "groups": {"group_by": "ward"},
+    "weights": {"cell_weights": "seen"},
     "split": SPLIT,
     "plan": {**PLAN, "method": "fedavg", "options": {"sweeps": 3, "common_start": True, "anchor": 0.5}},
     "privacy": {**PRIVACY, "method": "fedavg"},
@@ -51,7 +52,7 @@ OPTIONS = [f.name for f in fields(Settings) if "help" in f.metadata and f.name !
 
 
 def made(name: str) -> Config:
-    return Config(["/data/a.npy"], 3, **CONFIGS[name])
+    return Config(["/data/a.h5ad" if name == "weights" else "/data/a.npy"], 3, **CONFIGS[name])
 
 
 def test_the_examples_name_every_option() -> None:
@@ -155,6 +156,8 @@ def test_engines_of_the_settings_are_those_that_exist() -> None:
         ({"inputs": ["a", "b"], "method": "hals"}, "works on row and column blocks of one matrix"),
         ({"method": "hals", "group_by": "x"}, "found --group-by"),
         ({"method": "hals", "split": 2, "by": "sorted", "label": "x"}, "found --by"),
+        ({"cell_weights": "w"}, "--cell-weights names a layer: expected h5ad or zarr files, found"),
+        ({"cell_weights": "w", "method": "oneshot"}, "--cell-weights: expected --method exact to go with it"),
         (
             {"method": "exact-gaps", "prepare": "log1p,scale"},
             "prepare: expected none where cells, NaN, were not observed",

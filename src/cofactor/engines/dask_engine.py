@@ -121,7 +121,11 @@ def clients_of(Xs: Any, plan: Plan) -> list[Data]:
             raise DataError("expected at least one client, found an empty list.")
         return list(Xs)
     if not hasattr(type(Xs), "rechunk") or Xs.ndim != 2:
-        raise DataError(f"expected a dask array of two dimensions or a list of blocks, found {Xs!r}.")
+        kind = f"{type(Xs).__name__} of {Xs.ndim} dimensions" if hasattr(Xs, "ndim") else type(Xs).__name__
+        raise DataError(
+            f"expected a dask array of two dimensions or a list of blocks, found a {kind}; of a data frame take "
+            ".to_dask_array(lengths=True)."
+        )
     X = Xs.rechunk({1: -1})
     if X.numblocks[0] > 1:
         refuse_dealt(plan)

@@ -159,8 +159,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
         self._made, self._preparation, self._chosen = method, preparation, (chosen, options)
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
-        if given.weight is not None and given.cells is None:  # codes of the rows themselves
-            self.codes_ = [self._codes(X) for X in whole]
+        if given.weight is not None and given.cells is None:  # codes of the rows themselves; those of others stay there
+            self.codes_ = [] if clients.is_elsewhere(whole) else [self._codes(X) for X in whole]
         self.history_: list[Round] = outcome.history
         self.n_rounds_ = self.n_iter_ = len(outcome.history)
         self.n_components_ = len(self.components_)
@@ -178,7 +178,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         name_ending(outcome, held.names)
         doubt(outcome, self.features_)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
-        self._add(whole if given.cells is None else [part.toarray() for part in data], facts, plan, engine)
+        self._add(whole if given.cells is None else data, facts, plan, engine)
         self._give_back(came, X)
         return held
 

@@ -100,10 +100,19 @@ def per_client(name: str, values: Any, held: Clients, data: list[Data]) -> list[
     elif len(data) == 1 and not (isinstance(values, list | tuple) and len(values) == 1):
         values = [_dense(values)]
     sizes = [X.shape[0] for X in data]
+    if len(data) > 1 and isinstance(values, np.ndarray) and values.dtype != object:  # one array for all of them
+        values = np.split(values, np.cumsum(sizes)[:-1]) if len(values) == sum(sizes) else [values]
     found = [np.shape(v)[0] if np.ndim(v) or sparse.issparse(v) else 0 for v in values]
     if found != sizes:
-        raise CofactorError(f"{name}: expected one entry for each row ({sizes} of the clients), found {found}.")
+        raise CofactorError(
+            f"{name}: expected one entry for each row ({_few(sizes)} of the clients), found {_few(found)}."
+        )
     return list(values)
+
+
+def _few(sizes: list[int]) -> str:
+    """Return some sizes as a list in words, the first few of many."""
+    return str(sizes) if len(sizes) <= 8 else f"[{', '.join(map(str, sizes[:8]))}, ...], {len(sizes)} in all,"
 
 
 def _dense(values: Any) -> Array:

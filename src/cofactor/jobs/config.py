@@ -34,10 +34,13 @@ CHOICES = {
     "duplicates": ("error", "mean"),
     "holdout": ("time", "random", "user"),
 }
+GAPS = "exact-gaps"
+"""The method that cells of other weights than 1 are for."""
 NOT_FOR_RATINGS = {
     "features": "same",
     "layer": None,
     "leave_out": None,
+    "cell_weights": None,
     "image": None,
     "prepare": None,
     "split": None,
@@ -63,6 +66,7 @@ class Config(Settings):
             raise CofactorError("expected at least one input file, found none.")
         self._check_words()
         self._check_device()
+        self._check_weights()
         self._check_numbers()
         self._check_preparation()
         if self.kind == "blocks":
@@ -79,6 +83,8 @@ class Config(Settings):
 
     def _settled_method(self) -> str:
         """The default of a kind, or of a private run, in the place of the default of all."""
+        if self.cell_weights and self.method in ("exact", "exact-beta"):
+            return GAPS
         if self.boolean and self.method in ("exact", AUTO):
             return catalog.names("boolean")[0]
         if self.ratings and self.method == "exact":
@@ -109,6 +115,17 @@ class Config(Settings):
         if self.engine != "inline":
             raise CofactorError(f"--device: expected --engine inline to go with it, found --engine {self.engine}.")
         refuse_device(self.device, self.kind, private=self.epsilon is not None)
+
+    def _check_weights(self) -> None:
+        """Refuse weights of cells where nothing would read them."""
+        if self.cell_weights is None:
+            return
+        if self.kind != "gaps":
+            raise CofactorError(f"--cell-weights: expected --method exact to go with it, found {self.method!r}.")
+        if others := [path for path in self.inputs if not path.lower().endswith((".h5ad", ".zarr"))]:
+            raise CofactorError(f"--cell-weights names a layer: expected h5ad or zarr files, found {others[0]}.")
+        if self.engine != "inline":
+            raise CofactorError(f"--cell-weights: expected --engine inline to go with it, found {self.engine}.")
 
     def _check_numbers(self) -> None:
         if self.split is not None and self.split < 1:

@@ -45,7 +45,8 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> New
     else:
         steps = folder.preparation()
         known = [str(name) for name in steps[NAMES]] if steps else names
-        plain = replace(config, layer=layer or config.layer, group_by=None, label=None, split=None, leave_out=None)
+        aside = {"group_by": None, "label": None, "split": None, "leave_out": None, "cell_weights": None}
+        plain = replace(config, layer=layer or config.layer, **aside)  # type: ignore[arg-type]
         read = read_table(str(path), plain)
         X, rows = _over(read, known, config), read.row_names
         made = Preparation.from_arrays(steps)

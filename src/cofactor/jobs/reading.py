@@ -19,6 +19,8 @@ from cofactor.data.tables import check_distinct
 from cofactor.engines.team import ProcessError, text_of
 from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
+from cofactor.local import arrays
+from cofactor.local.weighted import Weighted
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import AUTO, Facts, settle
 from cofactor.types import Array, CofactorError, Data, DataError
@@ -106,9 +108,21 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     named = text or path.lower().endswith(".parquet")
     partly = opens if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
     table = load.read(path, layer=config.layer, obs=columns if named else (), blocks=partly)
+    if config.cell_weights is not None:
+        table = _weighed(table, config.cell_weights)
     if config.features != "position":
         check_distinct(table)
     return table if named or not out else harmonise.without(table, out)
+
+
+def _weighed(table: Table, layer: str) -> Table:
+    """Return a table whose cells have the weights of a layer of the same file."""
+    parts = [table.X, load.read(table.source, layer=layer, blocks=False).X]
+    parts = [X.load() if arrays.is_held(X) else X for X in parts]
+    X, weight = (X.toarray() if sparse.issparse(X) else np.asarray(X) for X in parts)
+    if weight.shape != X.shape:
+        raise CofactorError(f"{table.source}: expected cell weights of shape {X.shape}, found {weight.shape}.")
+    return replace(table, X=Weighted(X, weight))
 
 
 def in_blocks(config: Config, table: Table, place: Place) -> Inputs:

@@ -16,7 +16,7 @@ def option(default: Any, text: str, *names: str) -> Any:
 
 PANELS = {
     "What is computed": "rank method boolean rounds tol seed option",
-    "Clients, features, preparation": "group_by split by label alpha features layer leave_out prepare image",
+    "Clients, features, preparation": "group_by split by label alpha features layer leave_out cell_weights prepare image",
     "Ratings": "ratings users_as_clients rated_only titles holdout holdout_share duplicates",
     "Privacy": "epsilon delta unit clip rows secure curious keys ledger insecure_noise_seed",
     "Where and how it runs": "participation engine device scheduler",
@@ -49,6 +49,9 @@ class Settings:
     features: str = option("same", "Match features by name: same, intersection, union, position.")
     layer: str | None = option(None, "Layer of h5ad files.")
     leave_out: str | None = option(None, "Columns or features that are left out, as patient_id,age.")
+    cell_weights: str | None = option(
+        None, "Layer of h5ad files that says how much each cell counts; one of 0 was not observed."
+    )
     prepare: str | None = option(None, "Steps before the fit, as library,log1p,hvg=2000; also tfidf, scale, binarize.")
     group_by: str | None = option(None, "One file: a column that names the client.")
     split: int | None = option(None, "One file: simulate this many clients.")

@@ -12,7 +12,7 @@ from scipy import sparse
 from cofactor.kinds.kind import Score, root
 from cofactor.local import apart, arrays
 from cofactor.local.stats import squares
-from cofactor.local.weighted import cells
+from cofactor.local.weighted import Weighted, cells
 from cofactor.methods.blocks import Blocks
 from cofactor.types import Array, Data, DataError
 
@@ -50,7 +50,9 @@ class Gapped(NonNegative):
     compares: bool = False
 
     def check(self, X: Any, client: object = 0) -> Data:
-        """Refuse infinite and negative values."""
+        """Refuse infinite and negative values, and weights of cells that are so, or NaN."""
+        if isinstance(X, Weighted):
+            return Weighted(*(arrays.check(part, client=client) for part in (_observed(X), X.weight)))
         values = X.data if sparse.issparse(X) else X
         if arrays.is_held(X) or np.asarray(values).dtype.kind != "f":
             return arrays.check(X, client=client)
@@ -72,6 +74,11 @@ class Gapped(NonNegative):
             rest = values - W[rows] @ H
             found += [np.sum(weight * rest**2), np.sum(weight * values**2), np.sum(np.broadcast_to(weight, rest.shape))]
         return found
+
+
+def _observed(X: Weighted) -> Array:
+    """Return the cells that count, and 0 for the others; NaN counts where it has a weight."""
+    return np.where(X.weight > 0, X.X, 0)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from cofactor.engines.totals import Sums
 from cofactor.local import arrays
 from cofactor.local.columns import column_sums, columns_of
-from cofactor.local.weighted import completed
+from cofactor.local.weighted import Weighted, completed
 from cofactor.types import Array, CofactorError, Data
 
 SINGULAR = 1e-10
@@ -63,6 +63,7 @@ class Regressed:
     def of(self, data: Data, codes: Array) -> dict[str, Array]:
         """Client: the sums of rows whose codes are known."""
         W = codes.astype(np.float64)
+        data = data.toarray() if isinstance(data, Weighted) else data
         here = self._present(data)
         total, squares = column_sums(data)
         if np.isnan(total).any():  # cells that were not observed
