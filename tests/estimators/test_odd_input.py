@@ -9,6 +9,7 @@ import pytest
 
 from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF, Privacy
 from cofactor.engines.dask_engine import Dask
+from cofactor.privacy.errors import PrivacyError
 from cofactor.types import CofactorError, DataError
 
 X = np.random.default_rng(0).poisson(2.0, size=(30, 12)).astype(np.float32)
@@ -67,6 +68,13 @@ def test_one_start_is_no_consensus():
 def test_what_a_consensus_does_not_go_with_is_named(more, named):
     with pytest.raises(CofactorError, match=f"consensus: expected .* found {named}"):
         fit(X, consensus=5, **more)
+    with pytest.raises(PrivacyError, match="consensus is refused in a private fit"):
+        fit(X, consensus=5, privacy=Privacy(1, 1e-5))
+
+
+def test_what_is_no_bit_is_named_with_its_feature():
+    with pytest.raises(CofactorError, match=r"column 1 \('b'\) at client 0; make bits of other values: prepare="):
+        FederatedBMF(1).fit(pd.DataFrame({"a": [0, 1], "b": [1, 3]}))
 
 
 @pytest.mark.filterwarnings("ignore:components may")

@@ -83,7 +83,7 @@ def test_every_option_of_the_command_line_reaches_the_configuration(
             flag = f"--{option.replace('_', '-')}"
             words += [flag] if value is True else [flag, value]
     with pytest.raises(ZeroDivisionError):
-        cofactor("fit", "/data/a.npy", "-k", 3, *words, cwd=tmp_path)
+        cofactor("fit", made(name).inputs[0], "-k", 3, *words, cwd=tmp_path)
     assert found == [made(name)]
 
 

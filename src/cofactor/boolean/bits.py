@@ -80,7 +80,8 @@ def check_boolean(X: Data, client: str | int | None = None) -> None:
     i, j, value = _first_bad(X)
     raise DataError(
         f"Boolean data must be 0 or 1. Found {value:g} in row {i}, column {j}{where}; "
-        "cofactor.data.binarize turns other values into bits."
+        "make bits of other values: prepare='binarize=0.5', --prepare binarize=0.5, or cofactor.data.binarize.",
+        int(j),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.data.formats.table import Table
@@ -89,8 +90,9 @@ class Kept(Federated):
         ``beta_loss``, ``features="intersection"`` for rows that have more features than H, or ``prepare="library"``.
         """
         table = as_table(H, "H")
-        model = cls(len(table.X), **parameters)
-        factor = model._fixed(np.asarray(table.X))
+        given = table.X.toarray() if sparse.issparse(table.X) else np.asarray(table.X)
+        model = cls(len(given), **parameters)
+        factor = model._fixed(given)
         names = table.feature_names if feature_names is None else [str(name) for name in feature_names]
         if names is not None and len(names) != factor.shape[1]:
             raise CofactorError(f"feature_names: expected one for each of {factor.shape[1]}, found {len(names)}.")

@@ -260,6 +260,8 @@ class FederatedNMF(Factored):
         """Return the options of a consensus of many starts, or refuse what does not go with it."""
         if not isinstance(self.consensus, int | np.integer) or isinstance(self.consensus, bool) or self.consensus < 2:
             raise CofactorError(f"consensus: expected the number of starts, at least two, found {self.consensus!r}.")
+        if self._budget is not None:
+            raise PrivacyError("consensus is refused in a private fit: its starts run on each client's own summary.")
         others = {
             f"method={self.method!r}": self.method not in ("exact", "consensus"),
             "another beta_loss, or a penalty": penalized,

@@ -16,7 +16,9 @@ def option(default: Any, text: str, *names: str) -> Any:
 
 PANELS = {
     "What is computed": "rank method boolean rounds tol seed option",
-    "Clients, features, preparation": "group_by split by label alpha features layer leave_out cell_weights prepare image",
+    "Clients, features, preparation": (
+        "group_by split by label alpha features layer leave_out cell_weights prepare image"
+    ),
     "Ratings": "ratings users_as_clients rated_only titles holdout holdout_share duplicates",
     "Privacy": "epsilon delta unit clip rows secure curious keys ledger insecure_noise_seed",
     "Where and how it runs": "participation engine device scheduler",
