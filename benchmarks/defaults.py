@@ -237,8 +237,11 @@ def page(results: Path) -> str:
     """Return the page: a summary of every method, then a table for every kind."""
     lines = read(results)
     old = [line["method"] for line in lines if line.get("rounds") == ROUNDS and line["ended"] == "rounds"]
+    there = {tuple(line[name] for name in Cell._fields) for line in lines}
+    left = [cell.method for cell in cells() if cell not in there]
     told = {
         "cells": f"{len(lines)} of {len(list(cells()))}",
+        "left": ", ".join(f"`{name}`" for name in catalog.CATALOG if name in left),
         "old": len(old),
         "stale": ", ".join(f"`{name}`" for name in catalog.CATALOG if name in old),
     }
@@ -266,9 +269,9 @@ not their rows. A server that saw the best approximation of every client's rows 
 1.083 (iid) and 1.054 (sorted) by the same search (`floor`), about where `oneshot` ends: two components of so few rows
 tell too little for 1.02.
 
-This page is made by `python benchmarks/defaults.py page` of {cells} cells; `run` measures what is missing. Those that
-were measured when 50 rounds were the limit, and ended there, are {old} cells of {stale}. Runs with a stop rule may take
-200 rounds now.
+This page is made by `python benchmarks/defaults.py page` of {cells} cells; `run` measures what is missing: cells of
+{left}, which take longest, and of methods that are new. Those that were measured when 50 rounds
+were the limit, and ended there, are {old} cells of {stale}. Runs with a stop rule may take 200 rounds now.
 """
 
 
