@@ -131,11 +131,11 @@ def test_nonsense_is_refused_by_name(bad, word):
 
 
 def test_delta_above_one_in_n_is_refused_before_anything_is_released(Xs):
-    seen, method, n = [], moments(privacy(delta=0.01)), sum(map(len, Xs))
+    seen, n = [], sum(map(len, Xs))
     with pytest.raises(ParameterError, match="delta must be below 1/n"):
-        run(method, Xs, rows=n, watch=lambda t, r: seen.append(t))
+        run(moments(privacy(delta=0.01, rows=n)), Xs, watch=lambda t, r: seen.append(t))
     assert not seen
-    run(method, Xs)  # nothing is counted that was not declared public
+    run(moments(privacy(delta=0.01)), Xs)  # nothing is counted that was not declared public
 
 
 def test_the_number_of_clients_is_public(Xs):
