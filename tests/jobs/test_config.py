@@ -43,6 +43,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "plan": {**PLAN, "method": "fedavg", "options": {"sweeps": 3, "common_start": True, "anchor": 0.5}},
     "privacy": {**PRIVACY, "method": "fedavg"},
     "ratings": {**RATINGS, "options": {"ridge": 0.5}},
+    "masked ratings": {"ratings": True, "secure": True},
     "boolean": {"boolean": True, "method": "felb"},
     "dask": {"engine": "dask", "scheduler": "tcp://host:8786"},
     "device": {"device": "cpu"},
