@@ -58,18 +58,16 @@ def rounds() -> Iterator[Case]:
 
 CASES: list[Case] = [
     *rounds(),
-    Case(
-        "file", "400 MB float32 npy, k = 10: a round from disk", lambda: works.from_disk(100), ("round", 1.3, "read"), 3
-    ),
-    Case(
-        "file-4GB",
-        "4 GB float32 npy, k = 10",
-        lambda: works.from_disk(1000),
-        ("round", 1.3, "read"),
-        3,
-        2,
-        "wall",
-        True,
+    *(
+        Case(
+            f"file-{rows // 250}GB",
+            f"{rows // 250} GB float32 npy in the page cache: a round",
+            lambda rows=rows: works.from_disk(rows),
+            ("round, k = 10, two threads", 1.3, "read"),
+            clock="wall",
+            full=rows > 250,
+        )
+        for rows in (250, 1000)
     ),
     Case("iteration", "one iteration, 4000 x 1000, k = 20, float32", lambda: peers.iterations(matrices.small(), 20)),
     Case("error-digits", "to scikit-learn's final error: digits, k = 16", lambda: peers.races("digits", 16), repeats=3),

@@ -127,25 +127,31 @@ def contained(name: str) -> dict[str, Any]:
     return {"products": inside, "round": a_round}
 
 
-def from_disk(rows: int) -> dict[str, Any]:
-    """A round over a file of ``rows`` thousand rows of 1000 values, and reading it once."""
+def from_disk(rows: int, ranks: tuple[int, ...] = (10, 50)) -> dict[str, Any]:
+    """Rounds over a file of ``rows`` thousand rows of 1000 values, and reading it once; all in the page cache."""
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"rows-{rows}.npy"
     if not path.exists():
         out = np.lib.format.open_memmap(path, "w+", np.float32, (rows * 1000, 1000))
         for i in range(rows):
-            out[i * 1000 : (i + 1) * 1000] = np.random.default_rng(i).uniform(size=(1000, 1000))
+            out[i * 1000 : (i + 1) * 1000] = np.random.default_rng(i).random((1000, 1000), np.float32)
         del out
     X = read(path, blocks=True).X
-    work = Rounds(catalog.make("exact", 10, start="random"), [X])
-    buffer = bytearray(32 << 20)
+    found: dict[str, Any] = {
+        "read": lambda: _read(path, 32 << 20),
+        "read, 4 MB at a time": lambda: _read(path, 4 << 20),
+    }
+    for k in ranks:
+        work = Rounds(catalog.make("exact", k, start="random"), [X])
+        found |= {f"round, k = {k}": _threads(work, 1), f"round, k = {k}, two threads": _threads(work, 2)}
+    return found
 
-    def once() -> None:
-        with path.open("rb", buffering=0) as file:
-            while file.readinto(buffer):
-                pass
 
-    return {"read": once, "round": work}
+def _read(path: Path, count: int) -> None:
+    buffer = bytearray(count)
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
 
 
 def _new(*arguments: str, **environment: str) -> Callable[[], object]:
