@@ -46,7 +46,7 @@ def test_held_out_ratings_are_predicted_better_than_by_biases(method, R):
     train, test = ratings_split.at_random(R, seed=1)
     fitted = FederatedMF(2, method=method, ridge=2.0, rounds=200, random_state=0).fit(train)
     biases = FederatedMF(1, ridge=1e12, bias_ridge=2.0, random_state=0).fit(train)
-    assert fitted.score(test) < 0.8 * biases.score(test) < np.std(test.data)
+    assert fitted.rmse(test) < 0.8 * biases.rmse(test) < np.std(test.data)
 
 
 def test_groups_and_triples_give_the_model_of_one_client_per_row(R, model):
@@ -56,7 +56,7 @@ def test_groups_and_triples_give_the_model_of_one_client_per_row(R, model):
     matrix, named = (FederatedMF(2, ridge=2.0, random_state=0).fit(data) for data in (rated, triples(R)))
     assert (len(named.users_), len(named.items_)) == (119, 39)
     np.testing.assert_array_equal(named.factor_, matrix.factor_)
-    assert named.score(triples(R)) == pytest.approx(matrix.score(rated))
+    assert named.rmse(triples(R)) == pytest.approx(matrix.rmse(rated))
 
 
 def test_a_column_names_the_clients_whose_sums_are_masked(R):
@@ -196,7 +196,7 @@ def test_names_from_data_frames_are_found_again():
         model.predict(table["user"], table["item"]), model.predict(["ann", "ann", "bob"], list("xyx"))
     )
     assert model.predict("ann", "x") != model.predict("nobody", "x")
-    assert model.score((table["user"], table["item"], table["stars"])) < 1
+    assert model.rmse((table["user"], table["item"], table["stars"])) < 1
 
 
 def test_data_frames_of_triples_are_read_by_the_names_of_their_columns(R):
@@ -207,7 +207,7 @@ def test_data_frames_of_triples_are_read_by_the_names_of_their_columns(R):
     for table in tables:
         model = FederatedMF(2, ridge=2.0, random_state=0).fit(table)
         np.testing.assert_array_equal(model.factor_, named.factor_)
-        assert model.score(table) == pytest.approx(named.score((users, items, values)))
+        assert model.rmse(table) == pytest.approx(named.rmse((users, items, values)))
         np.testing.assert_array_equal(model.predict(table), named.predict(users, items))
         assert model.ranking(table).mean == named.ranking((users, items, values)).mean
     with pytest.raises(DataError, match="expected a data frame with the columns user, item, rating, found no rating"):
@@ -278,9 +278,9 @@ def test_what_implicit_feedback_has_not_is_said():
     with pytest.raises(CofactorError, match=r"implicit feedback .alpha. has none. Found biases=True"):
         FederatedMF(2, implicit=True, biases=True).fit(clicks())
     with pytest.raises(
-        CofactorError, match="score: expected ratings, found a model of implicit feedback; see `ranking`"
+        CofactorError, match="rmse: expected ratings, found a model of implicit feedback; see `ranking`"
     ):
-        FederatedMF(2, implicit=True, random_state=0).fit(clicks()).score(clicks())
+        FederatedMF(2, implicit=True, random_state=0).fit(clicks()).rmse(clicks())
 
 
 def test_ranking_of_a_perfect_and_a_useless_list():
@@ -385,7 +385,7 @@ def test_wrong_options_are_named(R, model):
     with pytest.raises(DataError, match="expected ratings of 40 items, found 3"):
         model.transform(sparse.csr_matrix((1, 3)))
     with pytest.raises(DataError, match="expected ratings of shape"):
-        model.score(R[:5])
+        model.rmse(R[:5])
 
 
 @pytest.mark.parametrize("method", catalog.names("ratings"))
@@ -410,7 +410,7 @@ def test_a_drawn_client_that_vanishes_is_left_out(method, R):
 
     settings = {"participation": 0.5, "users_as_clients": True, "engine": Leaky(), "random_state": 0}
     fitted = FederatedMF(2, method=method, ridge=2.0, rounds=60, **settings).fit(R)
-    assert fitted.score(R) < 0.6
+    assert fitted.rmse(R) < 0.6
     assert {line.participants for line in fitted.history_} == {60, 59}
 
 
@@ -444,3 +444,10 @@ def test_numbers_and_their_texts_name_the_same_users_and_items(kind):
     as_numbers, as_texts = (model.predict(users.astype(other), items.astype(other)) for other in (int, str))
     np.testing.assert_array_equal(as_numbers, as_texts)
     assert not np.allclose(as_numbers, model.mean_)
+
+
+def test_a_search_over_parameters_takes_the_better_model(R) -> None:
+    """Of scores more is better, as scikit-learn has it: the worst of the models was taken for the best."""
+    good, bad = (FederatedMF(k, random_state=0, rounds=8).fit(R) for k in (3, 1))
+    assert good.rmse(R) < bad.rmse(R)
+    assert good.score(R) == -good.rmse(R) > bad.score(R)

@@ -72,7 +72,9 @@ def test_features_are_matched_by_name_and_missing_ones_are_not_zero(home: Path, 
     np.testing.assert_allclose(transform(folder, tmp_path / "turned.csv")[0], transform(folder, home / "a.csv")[0])
     table.iloc[:, 1:].to_csv(tmp_path / "less.csv", index=False)
     table.assign(gene0=0).to_csv(tmp_path / "zero.csv", index=False)
-    less, zero = (transform(folder, tmp_path / f"{name}.csv")[0] for name in ("less", "zero"))
+    with pytest.warns(UserWarning, match=r"less.csv: 1 of the \d+ features of the run are not there \('gene0', ...\)"):
+        less = transform(folder, tmp_path / "less.csv")[0]
+    zero = transform(folder, tmp_path / "zero.csv")[0]
     assert np.abs(less - zero).max() > 1e-3
     table.assign(tp53=1).to_csv(tmp_path / "more.csv", index=False)
     with pytest.raises(CofactorError, match=r"more\.csv: expected features of the run only, found also 'tp53'"):
@@ -99,6 +101,18 @@ def test_a_group_column_is_not_a_feature_of_new_rows(tmp_path: Path) -> None:
     own = [np.load(folder.client(name).path / "codes.npy") for name in ("1", "2")]
     np.testing.assert_allclose(W[::2], own[0], atol=1e-5)
     np.testing.assert_allclose(W[1::2], own[1], atol=1e-5)
+
+
+def test_neither_is_one_that_was_left_out_which_new_rows_need_not_have(tmp_path: Path) -> None:
+    table = pd.DataFrame(np.random.default_rng(0).random((12, 4)), columns=list("wxyz")).assign(patient_id=range(12))
+    table.to_csv(tmp_path / "all.csv", index=False)
+    table[list("wxyz")].to_csv(tmp_path / "plain.csv", index=False)
+    config = Config([str(tmp_path / "all.csv")], 2, leave_out="patient_id", rounds=2)
+    folder = fit(config, tmp_path / "run")
+    assert RunFolder.open(tmp_path / "run").config() == config
+    found = [transform(folder, tmp_path / name)[0] for name in ("all.csv", "plain.csv")]
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], np.load(folder.client("all").path / "codes.npy"), atol=1e-5)
 
 
 @pytest.mark.parametrize("by", ["sorted", "dirichlet"])

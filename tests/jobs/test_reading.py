@@ -259,4 +259,4 @@ def test_columns_are_left_out_of_every_format(tmp_path: Path, suffix: str) -> No
     assert found.feature_names == ["x", "y"]
     np.testing.assert_array_equal(dense(found.data[0]), frame[["x", "y"]])
     with pytest.raises(CofactorError, match=r"a\..*: expected a .*'idx'"):
-        read(Config([str(file)], 2, leave_out="id,idx"), Place())
+        read(Config([str(file)], 2, leave_out="id, idx"), Place())

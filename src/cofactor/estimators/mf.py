@@ -194,12 +194,16 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         return self._cut(np.einsum("...k,...k->...", codes[u], factor[i]))
 
     def score(self, R: Any, y: Any = None) -> float:
-        """Return the RMSE on ratings (users x items as fitted, triples by name, a data frame); lower is better."""
+        """Return minus the RMSE on ratings: as scikit-learn has it, more is better."""
+        return -self.rmse(R)
+
+    def rmse(self, R: Any) -> float:
+        """Return the RMSE on ratings (users x items as fitted, triples by name, a data frame)."""
         u, i, values = self._test(R)
         if self.layout_.implicit:
-            raise CofactorError("score: expected ratings, found a model of implicit feedback; see `ranking`.")
+            raise CofactorError("rmse: expected ratings, found a model of implicit feedback; see `ranking`.")
         if len(values) == 0:
-            raise DataError("score: expected at least one rating, found none.")
+            raise DataError("rmse: expected at least one rating, found none.")
         return float(np.sqrt(np.mean((self.predict(u, i) - values) ** 2)))
 
     def ranking(self, R: Any, n: int = 10, *, relevant: float | None = None) -> Ranking:

@@ -229,6 +229,11 @@ class Config(Settings):
         return next((name for name, value in given.items() if value), "")
 
     @property
+    def left_out(self) -> list[str]:
+        """The columns that are no features."""
+        return [name.strip() for name in (self.leave_out or "").split(",") if name.strip()]
+
+    @property
     def together(self) -> bool:
         """Whether all rows are in one place: one file that is not made into clients."""
         return len(self.inputs) == 1 and not (self.group_by or self.split)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -75,11 +76,16 @@ def annotate_file(folder: RunFolder, path: Path, out: Path, found: NewRows) -> N
 def _over(table: Table, names: list[str], config: Config) -> Data:
     """Return rows over the features of a run; without names by position."""
     unnamed = names == [f"feature{i}" for i in range(len(names))]
-    aside = {name for name in (config.group_by, config.label, *(config.leave_out or "").split(",")) if name}
+    aside = {name for name in (config.group_by, config.label, *config.left_out) if name}
     X = table.X
     if not unnamed:
         some = config.features == "intersection"
         X = onto(table, names, lacking=True, others=some, aside=aside, whose="the run")
+        known = set(table.feature_names or names)
+        missing = [name for name in names if name not in known]
+        if missing and config.features == "same":  # all clients of the run had them
+            said = f"{table.source}: {len(missing)} of the {len(names)} features of the run are not there"
+            warnings.warn(f"{said} ({missing[0]!r}, ...): codes are found without them.", UserWarning, stacklevel=2)
     if X.shape[1] != len(names):
         raise CofactorError(f"{table.source}: expected {len(names)} features like the run, found {X.shape[1]}.")
     return X

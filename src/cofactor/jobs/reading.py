@@ -102,8 +102,7 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     if load.are_ratings(path):
         raise CofactorError(f"{path}: expected features in columns, found lines of user,item,rating; add --ratings.")
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
-    out = [name.strip() for name in (config.leave_out or "").split(",") if name.strip()]
-    columns = [name for name in (config.group_by, config.label, *out) if name]
+    columns = [name for name in (config.group_by, config.label, *config.left_out) if name]
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
     named = text or path.lower().endswith(".parquet")
     partly = opens if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
@@ -112,7 +111,7 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
         table = _weighed(table, config.cell_weights)
     if config.features != "position":
         check_distinct(table)
-    return table if named or not out else harmonise.without(table, out)
+    return table if named or not config.left_out else harmonise.without(table, config.left_out)
 
 
 def _weighed(table: Table, layer: str) -> Table:

@@ -28,7 +28,10 @@ def to_grid(values: Array, *, parts: float = 1) -> Array:
         raise NotFiniteError(f"finite values were expected. Found {int((~np.isfinite(x)).sum())} NaN or infinite.")
     largest = float(np.abs(x).max(initial=0.0))
     if largest / STEP >= LIMIT / parts:
-        raise OutOfRangeError(f"|x| must be below {LIMIT * STEP / parts:g}. Found {largest:g}.")
+        raise OutOfRangeError(  # how large it is stays with whoever holds it
+            f"secure summation: expected values below {LIMIT * STEP / parts:.3g}, found larger ones; sums over "
+            "rows grow with their squares. Divide the data of all clients by a public constant first."
+        )
     return np.rint(x / STEP).astype(np.int64)
 
 
