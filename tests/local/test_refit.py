@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.datasets import load_wine
 
 from cofactor.local import refit as module
+from cofactor.local.columns import SomeColumns
 from cofactor.local.refit import refit
 from cofactor.local.stats import normalize
 
@@ -19,6 +22,21 @@ def test_rank_one_data_under_nearly_equal_components(spread, rng, solve_nnls):
     H = normalize(u + spread * rng.uniform(size=(5, 40)))
     X = rng.uniform(size=(60, 1)) @ u
     assert error(X, refit(X, H), H) <= 1.001 * error(X, solve_nnls(X, H), H) + 1e-9 * np.linalg.norm(X)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "some columns"])
+def test_single_precision_is_no_reason_for_codes_that_fit_nothing(form, solve_nnls):
+    """Statistics of collinear components in single precision gave codes that were off by a factor of 12."""
+    X = normalize(load_wine().data)
+    drawn = np.random.default_rng(3)
+    H = normalize(np.maximum(X[drawn.choice(len(X), 10, replace=False)] + 1e-4 * drawn.normal(size=(10, 13)), 0))
+    X = X[:60]
+    narrow = X.astype(np.float32)
+    data = sparse.csr_matrix(narrow) if form == "csr" else narrow
+    data = SomeColumns(narrow, np.arange(13), 13) if form == "some columns" else data
+    W = refit(data, H.astype(np.float32))
+    assert W.dtype == np.float32
+    assert error(X, W.astype(np.float64), H) <= 1.05 * error(X, solve_nnls(X, H), H) + 1e-5 * np.linalg.norm(X)
 
 
 def test_nearly_as_many_components_as_features(rng, solve_nnls):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.local import arrays, bpp
+from cofactor.local.columns import SomeColumns, columns_of
 from cofactor.local.placed import to_host
 from cofactor.local.stats import for_codes
 from cofactor.local.updates import HALS
@@ -27,8 +28,32 @@ def refit(X: Data, H: Array) -> Array:
     unit = Stats(stats.gram / np.outer(norms, norms), stats.cross / norms)  # as if components were at norm 1
     late = np.flatnonzero(_unsolved(X, W * norms, unit, eps=float(np.finfo(W.dtype).eps)))
     if late.size:
-        W[late] = bpp.solve(*map(to_host, (unit.gram, unit.cross[late]))) / to_host(norms)
+        W[late] = _solved(X, to_host(H).astype(np.float64), to_host(norms), late, to_host(W[late]))
     return W
+
+
+def _solved(X: Data, H: Array, norms: Array, late: Array, near: Array) -> Array:
+    """Solve some rows by pivoting; ``near`` are their codes so far, which stay where they are as good.
+
+    Pivoting is exact, and so as good as its statistics: those of nearly collinear components mean nothing in single
+    precision, in which the data may be.
+    """
+    unit = H[:, columns_of(X)] / norms[:, None]
+    gram, step = unit @ unit.T, max(1, arrays.BLOCK_CELLS // X.shape[1])
+    found, known = np.array(near, np.float64), X.inner if isinstance(X, SomeColumns) else X
+    for low in range(0, len(late), step):
+        here = slice(low, low + step)
+        rows = arrays.rows(known, late[here])
+        cross = np.asarray(arrays.row_block(rows, slice(0, rows.shape[0])).astype(np.float64) @ unit.T)
+        old, new = found[here] * norms, bpp.solve(gram, cross)
+        better = _value(new, gram, cross) < _value(old, gram, cross)
+        found[here] = np.where(better[:, None], new, old) / norms
+    return found.astype(near.dtype)
+
+
+def _value(W: Array, gram: Array, cross: Array) -> Array:
+    """``1/2 |x - w H|^2 - 1/2 |x|^2`` of every row (n)."""
+    return np.einsum("nk,nk->n", 0.5 * (W @ gram) - cross, W)
 
 
 def _unsolved(X: Data, W: Array, stats: Stats, *, eps: float) -> Array:
