@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -138,3 +139,23 @@ def test_inertia_of_shares_is_what_the_points_between_centres_leave(rng):
     assert model.inertia_ == pytest.approx(np.linalg.norm(X - W @ model.cluster_centers_) ** 2, rel=1e-6)
     assert model.inertia_ <= np.linalg.norm(X - X.mean(axis=0)) ** 2
     assert model.score(X) == pytest.approx(-model.inertia_, rel=1e-3)
+
+
+def test_shares_do_not_depend_on_where_zero_is_and_are_never_worse_than_labels(rng):
+    """Data far from zero had steps that hardly moved: uniform shares, 27 times the inertia of k-means."""
+    X = (6 * rng.normal(size=(3, 5)))[rng.integers(0, 3, 60)] + rng.normal(size=(60, 5))
+    found = []
+    for offset in (0.0, 1000.0):
+        Xs = np.array_split(X + offset, 2)
+        hard, soft = (FederatedKMeans(3, method=m, random_state=0).fit(Xs) for m in catalog.names("clusters"))
+        assert soft.inertia_ < hard.inertia_
+        found.append(soft)
+    assert found[1].n_rounds_ == found[0].n_rounds_
+    np.testing.assert_allclose(found[1].inertia_, found[0].inertia_, rtol=1e-3)
+    np.testing.assert_allclose(np.vstack(found[1].codes_), np.vstack(found[0].codes_), atol=1e-3)
+
+
+def test_rounds_that_were_not_enough_are_told(rng):
+    X = rng.normal(size=(60, 4))
+    with pytest.warns(ConvergenceWarning, match="5 rounds were not enough"):
+        FederatedKMeans(3, method="simplex", rounds=5, tol=1e-9, random_state=0).fit(np.array_split(X, 2))

@@ -78,9 +78,11 @@ class Over:
             return line
         if factor.dtype.kind == "f":
             self.precision = float(np.finfo(factor.dtype).eps)
-        net = self.trail(factor)[1] if self.judged == "factor" and self.tol > 0 else math.nan
+        origin = factor.mean(axis=0) if self.traits.kind == "clusters" else None  # where centres lie says nothing
+        place = factor if origin is None else factor - origin
+        net = self.trail(place)[1] if self.judged == "factor" and self.tol > 0 else math.nan
         before, self.before = self.before, factor
-        return line._replace(moved=math.nan if before is None else moved(before, factor), net=net)
+        return line._replace(moved=math.nan if before is None else moved(before, factor, origin), net=net)
 
     def look(self, line: Round, shared: Shared) -> bool:
         """Callback of a stream: say whether it is over, once for every answer of all clients."""
@@ -158,12 +160,18 @@ class Trail:
         return factor.astype(np.float64) @ self.directions
 
 
-def moved(before: Array, after: Array) -> float:
-    """Return how far the row that moved most has come, over the norm of the longest; NaN where they do not compare."""
+def moved(before: Array, after: Array, origin: Array | None = None) -> float:
+    """Return how far the row that moved most has come, over the norm of the longest; NaN where they do not compare.
+
+    Norms are from ``origin``; where all rows are there, rounding is no movement.
+    """
     if before.shape != after.shape or not after.size:
         return math.nan
     steps = np.linalg.norm(after.astype(np.float64) - before, axis=1)
-    return float(steps.max() / max(np.linalg.norm(after, axis=1).max(), np.finfo(np.float64).tiny))
+    size = np.linalg.norm(after, axis=1).max()
+    if origin is not None:
+        size = max(np.linalg.norm(after - origin, axis=1).max(), size * math.sqrt(np.finfo(after.dtype).eps))
+    return float(steps.max() / max(size, np.finfo(np.float64).tiny))
 
 
 def in_order(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str, Any]]:

@@ -11,11 +11,19 @@ from cofactor.types import Array, CofactorError
 
 
 class RowSet(Protocol):
-    """A closed convex set of rows; ``cone`` says that a positive multiple of a member is a member."""
+    """A closed convex set of rows; ``cone`` says that a positive multiple of a member is a member.
+
+    ``shares`` says that every member adds up to 1: ``W (H - 1 c^T) = W H - 1 c^T``, for any row c.
+    """
 
     @property
     def cone(self) -> bool:
         """Whether the scale of a row is free."""
+        ...
+
+    @property
+    def shares(self) -> bool:
+        """Whether the entries of a row add up to 1."""
         ...
 
     def project(self, F: Array) -> Array:
@@ -27,7 +35,7 @@ class RowSet(Protocol):
 class Free:
     """All rows."""
 
-    cone = True
+    cone, shares = True, False
 
     def project(self, F: Array) -> Array:
         """Return F as it is."""
@@ -38,7 +46,7 @@ class Free:
 class NonNegativeRows:
     """Rows >= 0."""
 
-    cone = True
+    cone, shares = True, False
 
     def project(self, F: Array) -> Array:
         """Cut negative entries off."""
@@ -49,7 +57,7 @@ class NonNegativeRows:
 class UnitBall:
     """Rows of norm at most 1."""
 
-    cone = False
+    cone, shares = False, False
 
     def project(self, F: Array) -> Array:
         """Shrink longer rows to norm 1."""
@@ -61,7 +69,7 @@ class UnitBall:
 class Simplex:
     """Rows >= 0 with sum 1: shares, soft assignments to clusters."""
 
-    cone = False
+    cone, shares = False, True
 
     def project(self, F: Array) -> Array:
         """Subtract one threshold per row and cut (Duchi et al. 2008)."""

@@ -146,5 +146,5 @@ def simplex(rank: int, *, restarts: int = 20, code_steps: int = 10) -> Staged:
     FedMAvg with one step on the factor in every round: more of them let clients that hold few clusters pull all
     centres into theirs.
     """
-    method = FedMAvg(rank, code_steps, 1, codes=Simplex(), components=Free())
+    method = FedMAvg(rank, code_steps, 1, codes=Simplex(), components=Free(), centred=True)
     return Staged(Clusters(rank, restarts), 1, method)

@@ -59,14 +59,34 @@ def descend(F: Array, stats: Stats, *, steps: int, rows: RowSet | None = None, g
     return F
 
 
+def stats_in(rows: RowSet, X: Data, H: Array) -> Stats:
+    """Statistics of ``min_W 1/2 |X - W H|^2`` for rows of W in a set; of shares after ``X - 1 c^T``, ``H - 1 c^T``.
+
+    Shares stay the same under any such shift, and c, the mean of the components, leaves the smallest L_W: data far from
+    zero would have steps that hardly move. X itself is never shifted, so that it may be sparse.
+    """
+    if not rows.shares:
+        return for_codes(X, H)
+    c = H.mean(axis=0)
+    stats = for_codes(X, H - c)
+    return Stats(stats.gram, stats.cross - (H - c) @ c)
+
+
 def codes_in(rows: RowSet, X: Data, H: Array) -> Array:
-    """``argmin_W 1/2 |X - W H|^2`` with rows of W in a set: the codes that belong to a final factor (n x k)."""
+    """``argmin_W 1/2 |X - W H|^2`` with rows of W in a set: the codes that belong to a final factor (n x k).
+
+    Shares begin at the nearest component, and no step makes them worse.
+    """
     if isinstance(rows, NonNegativeRows):
         return refit(X, H)
-    stats = for_codes(X, H.astype(X.dtype, copy=False))
+    stats = stats_in(rows, X, H.astype(X.dtype, copy=False))
     if isinstance(rows, Free):
         return (stats.cross @ np.linalg.pinv(stats.gram)).astype(X.dtype)
-    start = rows.project(np.zeros_like(stats.cross))
+    if rows.shares:
+        nearest = np.argmax(stats.cross - 0.5 * np.diag(stats.gram), axis=1)
+        start = np.eye(len(H), dtype=X.dtype)[nearest]
+    else:
+        start = rows.project(np.zeros_like(stats.cross))
     return descend(start, stats, steps=REFIT_STEPS, rows=rows)
 
 
@@ -79,6 +99,7 @@ class FedMAvg:
     random. Clients send ``w_j H_j`` and ``w_j``: sums are enough. ``by_rows=True`` takes ``w_j = n_j`` instead of L_j;
     a draw by data share (see :class:`cofactor.plan.ByShare`) then turns the weighted mean into the poster's plain one.
     With ``momentum`` b, clients begin at ``P(H + b (H - H_old))``, with the broadcast factor of the round before.
+    ``centred`` takes the steps on shares as :func:`stats_in` says, wherever the data lie; the paper does not.
     """
 
     rank: int
@@ -89,6 +110,7 @@ class FedMAvg:
     components: RowSet = field(default_factory=NonNegativeRows)
     by_rows: bool = False
     momentum: float = 0.0
+    centred: bool = False
 
     rounds = None
     traits = Traits(additive=True, judged="factor")
@@ -122,7 +144,8 @@ class FedMAvg:
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Q1 steps on the codes, Q2 on a copy of the factor."""
         H, memory = self._ahead(shared.factor.astype(data.dtype, copy=False), local)
-        W = descend(local.codes, for_codes(data, H), steps=self.code_steps, rows=self.codes)
+        held = stats_in(self.codes, data, H) if self.centred else for_codes(data, H)
+        W = descend(local.codes, held, steps=self.code_steps, rows=self.codes)
         stats = for_factor(data, W)
         F = descend(H.T, stats, steps=at(self.factor_steps, t), gamma=self.gamma)
         loss = 0.5 * arrays.square(data) + gain(stats, F)
