@@ -1,15 +1,17 @@
 """Losses, penalties, starts and own parts of FederatedNMF: as scikit-learn spells and computes them."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.decomposition import NMF
 
-from cofactor import FederatedNMF, Privacy
+from cofactor import FederatedKMeans, FederatedNMF, Privacy
 from cofactor.local.divergence import divergence
 from cofactor.privacy.errors import PrivacyError
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, DataError
 
 
 @pytest.fixture
@@ -220,3 +222,45 @@ def test_weights_of_cells_do_not_go_with_columns_that_move(counts):
     frames = [_named(counts[0]), _named(counts[1])[[f"g{i}" for i in range(counts[1].shape[1])][::-1]]]
     with pytest.raises(CofactorError, match="same features in the same order"):
         FederatedNMF(4).fit(frames, cell_weight=[np.ones(f.shape) for f in frames])
+
+
+@pytest.mark.parametrize("options", [{"alpha_W": 100}, {"alpha_W": 1, "alpha_H": 0}])
+def test_a_penalty_that_leaves_nothing_is_named(counts, options):
+    with pytest.warns(UserWarning, match="the penalty leaves nothing: .* lower alpha_W"):
+        model = FederatedNMF(3, l1_ratio=1, random_state=0, **options).fit([X / 10 for X in counts])
+    assert model.reconstruction_err_ == 1
+
+
+@pytest.mark.parametrize("model", [FederatedNMF(2, random_state=0), FederatedKMeans(2, random_state=0)])
+def test_data_of_zeros_are_named(model):
+    with pytest.warns(UserWarning, match="the data hold nothing but zeros"):
+        model.fit([np.zeros((8, 5)), np.zeros((6, 5))])
+
+
+def test_a_private_fit_says_nothing_of_zeros():
+    model = FederatedNMF(2, privacy=Privacy(1, 1e-3), random_state=0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.fit([np.zeros((30, 5)), np.zeros((30, 5))])
+    assert not any("zeros" in str(line.message) or "leaves nothing" in str(line.message) for line in said)
+
+
+def test_features_that_nobody_observed_are_named_and_zero(counts):
+    frames = [_named(np.where(np.arange(20) == 7, np.nan, X)) for X in counts]
+    model = FederatedNMF(3, method="exact-gaps", random_state=0, rounds=30)
+    with pytest.warns(UserWarning, match="features that nobody observed: g7; .* has 0 there"):
+        model.fit(frames)
+    assert not model.components_[:, 7].any()
+    assert model.components_[:, [6, 8]].any(axis=0).all()
+    with pytest.warns(UserWarning, match="features that nobody observed: 7;"):
+        model.set_params(participation=0.5).fit([frame.to_numpy() for frame in frames])
+    assert not model.components_[:, 7].any()
+
+
+def test_cells_that_nobody_observed_are_refused(counts):
+    model, gap = FederatedNMF(3, method="exact-gaps", random_state=0, rounds=5), np.full((6, 20), np.nan)
+    with pytest.raises(DataError, match="expected cells that were observed, found none"):
+        model.fit([gap, gap])
+    with pytest.warns(UserWarning, match="clients without an observed cell: 1; their codes are 0"):
+        model.fit([counts[0], gap])
+    assert not model.codes_[1].any()

@@ -28,6 +28,7 @@ from cofactor.estimators.ending import doubt
 from cofactor.estimators.ending import name as name_ending
 from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, Given
+from cofactor.estimators.unobserved import look
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
 from cofactor.kinds.numbers import GAPPED
@@ -155,6 +156,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         method, plan = build(chosen, rank, plan, facts, options)
         formed = clients.in_form(data, method)
         kind = kinds.KINDS[method.traits.kind]
+        if kind is GAPPED:
+            look(formed, held.names, preparation.names(held.features))
         work = [Measure(kind, method)] * len(formed)
         outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
         self._made, self._preparation, self._chosen = method, preparation, (chosen, options)

@@ -15,7 +15,7 @@ from cofactor.data.harmonise import How
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
-from cofactor.estimators.ending import warn
+from cofactor.estimators.ending import nothing, warn
 from cofactor.estimators.given import NOTHING, Given
 from cofactor.estimators.keeping import Kept
 from cofactor.kinds.kind import Score
@@ -122,6 +122,7 @@ class FederatedKMeans(ClusterMixin, Kept):
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.inertia_ = float(np.sum(outcome.findings, axis=0)[0])
         warn(outcome, self.tol, ConvergenceWarning)
+        nothing(outcome, score, {})
 
     def _fit(self, X: Any, groups: Any, given: Given = NOTHING) -> clients.Clients:
         held = super()._fit(X, groups, given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from cofactor.engines.history import Round
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE
+from cofactor.kinds.kind import Score
 from cofactor.types import Array, Shared
 
 ADVICE = {
@@ -41,10 +42,29 @@ def name(outcome: Run, clients: Sequence[Any]) -> None:
     if outcome.absent:
         those = ", ".join(str(clients[j]) for j in outcome.absent)
         warnings.warn(f"clients that never answered, or were given up: {those}.", stacklevel=5)
-    if 0 < len(outcome.empty) < len(outcome.factor):  # data without anything in them lack nothing
+    if 0 < len(outcome.empty) < len(outcome.factor):  # all of them: see nothing
         those = ", ".join(map(str, outcome.empty))
         text = f"nothing is made of components {those}: data or penalties leave fewer than {len(outcome.factor)}."
         warnings.warn(text, stacklevel=5)
+
+
+def nothing(outcome: Run, score: Score, penalties: Mapping[str, Any]) -> None:
+    """Warn where nothing is made of any component: of penalties that leave nothing, or data of zeros, which they fit.
+
+    What data hold is no word for a private fit.
+    """
+    if len(outcome.empty) < len(outcome.factor):
+        return
+    given = [name for name, weight in penalties.items() if not isinstance(weight, str) and weight > 0]
+    if score.error == 0:
+        text = "the data hold nothing but zeros: nothing is made of any component. Were they read from the right place?"
+    elif given:
+        text = (
+            f"the penalty leaves nothing: no component has codes, and nothing is explained; lower {', '.join(given)}."
+        )
+    else:
+        text = "nothing is made of any component: no codes were found for them, and nothing is explained."
+    warnings.warn(text, stacklevel=5)
 
 
 def doubt(outcome: Run, features: Sequence[Any] | None) -> None:

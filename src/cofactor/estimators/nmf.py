@@ -14,7 +14,7 @@ from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import losses
 from cofactor.estimators.base import seed_of
-from cofactor.estimators.ending import tell, warn
+from cofactor.estimators.ending import nothing, tell, warn
 from cofactor.estimators.factored import Factored
 from cofactor.estimators.given import INITS, Given
 from cofactor.kinds.kind import Kind, Score
@@ -169,6 +169,9 @@ class FederatedNMF(Factored):
         self.reconstruction_err_ = score.error
         self.silhouette_, self.clustergram_ = outcome.silhouette, outcome.clustergram
         warn(outcome, self.tol, ConvergenceWarning)
+        if self._budget is None:
+            names = ("alpha_W", "alpha_H", "orthogonality")
+            nothing(outcome, score, {name: value for name, value in self.get_params().items() if name in names})
 
     def fit(
         self,

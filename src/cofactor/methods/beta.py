@@ -142,8 +142,14 @@ class Divergence:
         return Shared(y, {"pace": np.float64(pace)}, {**sums, "factor": H}, loss, 0.0)
 
     def factor(self, shared: Shared) -> Array:
-        """Return the last minimizer; rows are at norm 1, unless a penalty says how large codes and factor are."""
+        """Return the last minimizer; rows are at norm 1, unless a penalty says how large codes and factor are.
+
+        A feature that nobody observed pulls at nothing: it is 0, not what is left of the start.
+        """
         H = shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False)
+        down = shared.memory.get("down")
+        if self.gaps and down is not None and down.any():
+            H = H * down.any(axis=0)
         return H if any((*self.codes_penalty, *self.factor_penalty)) else normalize(H)
 
     def refit(self, data: Data, factor: Array) -> Array:
