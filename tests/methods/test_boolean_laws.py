@@ -60,7 +60,7 @@ def test_sparse_equals_dense(name, clients):
 
 @pytest.mark.parametrize("name", ["felb", "boolean-exact", "boolean-oneshot"])
 def test_other_values_than_bits_are_refused_at_the_client(name, clients):
-    with pytest.raises(DataError, match=r"Found 0.5 in row 0, column 0 at client 0; cofactor.data.binarize"):
+    with pytest.raises(DataError, match=r"Found 0.5 in row 0, column 0 at client 0; make bits .*binarize"):
         run(VARIANTS[name], [0.5 * np.ones((5, M)), clients[0]], rounds=1)
 
 
