@@ -157,3 +157,20 @@ def test_chunks_of_a_dask_array_are_no_clients_of_a_private_fit() -> None:
     X = dask.array.ones((20, 3), chunks=(5, 3))
     with pytest.raises(CofactorError, match="cut out of one file"):
         FederatedNMF(2, privacy=Privacy(1, 1e-3), engine=Dask(scheduler="tcp://127.0.0.1:9")).fit(X)
+
+
+@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v, v), lambda v: [pd.Series(v)]])
+def test_a_client_of_one_dimension_is_refused(wrap):
+    """A column of a matrix was taken for a row, and a list of them for one client."""
+    X = np.random.default_rng(0).uniform(size=(6, 3))
+    words = r"expected a matrix \(rows x features\), found 1 dimension"
+    for estimator in (FederatedNMF(1), FederatedKMeans(1)):
+        with pytest.raises(DataError, match=words):
+            estimator.fit(wrap(X[:, 0]))
+        with pytest.raises(DataError, match=words):
+            estimator.fit(X).transform(wrap(X[0]))
+
+
+def test_lists_of_numbers_are_the_rows_of_one_client_as_for_scikit_learn():
+    model = FederatedNMF(1, random_state=0).fit([[1.0, 2], [3, 4], [5, 6]])
+    assert [W.shape for W in model.codes_] == [(3, 1)]

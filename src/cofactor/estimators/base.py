@@ -261,6 +261,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     def _new_data(self, X: Any) -> list[Data]:
         """Check rows that were not fitted, one matrix or a list of clients, and prepare them."""
         check_is_fitted(self)
+        clients.refuse_others(X)
         return [self._new(x, j) for j, x in enumerate(X if clients.is_many(X) else [X])]
 
     def _new(self, x: Any, client: int) -> Data:

@@ -136,6 +136,12 @@ def refuse_others(X: Any) -> None:
             f"expected matrices, data frames or AnnData, found the text {str(some)!r}; read files first "
             "(anndata.read_h5ad, pandas.read_csv), or give them to the command line: cofactor fit."
         )
+    flat = some is not X and not isinstance(some, list | tuple) and np.ndim(some) == 1  # lists of numbers are rows
+    if flat and not (sparse.issparse(some) or is_annotated(some) or is_elsewhere(X)):
+        raise DataError(
+            "client 0: expected a matrix (rows x features), found 1 dimension; a client of one feature is "
+            "x.reshape(-1, 1), one of a single row x.reshape(1, -1), and rows of one matrix are np.vstack(X)."
+        )
     if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy keeps one form of matrices in a dict
         raise DataError("expected one matrix or a list of clients, found a dict; give list(X.values()).")
     if isinstance(X, list | tuple) and not len(X):
