@@ -136,8 +136,8 @@ def refuse_others(X: Any) -> None:
             f"expected matrices, data frames or AnnData, found the text {str(some)!r}; read files first "
             "(anndata.read_h5ad, pandas.read_csv), or give them to the command line: cofactor fit."
         )
-    flat = some is not X and not isinstance(some, list | tuple) and np.ndim(some) == 1  # lists of numbers are rows
-    if flat and not (sparse.issparse(some) or is_annotated(some) or is_elsewhere(X)):
+    rows = some is X or isinstance(some, list | tuple)  # lists of numbers are rows of one matrix
+    if not (rows or sparse.issparse(some) or is_annotated(some) or is_elsewhere(X)) and np.ndim(some) == 1:
         raise DataError(
             "client 0: expected a matrix (rows x features), found 1 dimension; a client of one feature is "
             "x.reshape(-1, 1), one of a single row x.reshape(1, -1), and rows of one matrix are np.vstack(X)."
