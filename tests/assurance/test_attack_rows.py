@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests.helpers.private import built
 
+from cofactor import FederatedBMF, FederatedNMF, run
 from cofactor.assurance.attack_rows import LAYOUTS, attack_rows, sensitivity, units
 from cofactor.assurance.joint_worlds import joint
 from cofactor.assurance.worst_case import kinds, scaled, small_clients, step_of
@@ -182,3 +185,46 @@ def test_rows_of_extreme_size_tell_no_more_than_others(by: str) -> None:
     found = joint(method, *attack("dp-moments", method, by), releases=100)
     assert found.passed
     assert found.possible > 0.3 * found.claim
+
+
+# --- what a row does to all others ---
+
+OUT_OF_RANGE = np.array([[2.0**41, 0, 0, 0, 0, 0]], np.float32)
+"""A finite row >= 0 whose square has no place in single precision."""
+
+
+@pytest.mark.parametrize("prepare", [None, "log1p", "library", "binarize=0.1"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_row_changes_no_other_row(prepare: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It made all rows double precision, in which cells at a threshold are above it: 249 bounds instead of one."""
+    seen: list[list[Any]] = []
+    grid = np.round(np.random.default_rng(0).integers(0, 5, (40, 6)) * 0.1, 1).astype(np.float32)
+
+    def caught(method: Any, Xs: Any, plan: Any, **more: Any) -> Any:
+        seen.append([np.asarray(X) for X in Xs])
+        return run(method, Xs, plan, **more)
+
+    monkeypatch.setattr("cofactor.estimators.base.run", caught)
+    for first in (grid, np.vstack([OUT_OF_RANGE, grid])):
+        FederatedNMF(2, privacy=Privacy(1, 1e-6), prepare=prepare, random_state=0).fit([first, grid[:7]])
+    (a, b), (more, other) = seen
+    np.testing.assert_array_equal(more[1:], a)
+    np.testing.assert_array_equal(other, b)
+    assert {X.dtype for X in (a, b, more, other)} == {np.dtype(np.float32)}, "what leaves this does not depend on a row"
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.filterwarnings("ignore")
+def test_a_client_may_lose_its_last_row_whatever_comes_before_the_fit(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    X, bits = rng.random((20, 5)), [(rng.random((12, 5)) > 0.5).astype(int) for _ in range(4)]
+    for prepare in (None, "log1p", "library,log1p"):
+        FederatedNMF(2, privacy=Privacy(1, 1e-6), prepare=prepare).fit([X, X[:rows]])
+    FederatedBMF(2, method="asso", privacy=Privacy(1, 1e-3, unit="client")).fit([*bits, bits[0][:rows]])
+
+
+@pytest.mark.parametrize("size", [1e-306, 5e-324, 1e308])
+@pytest.mark.filterwarnings("ignore")
+def test_finite_rows_stay_finite_in_a_preparation(size: float) -> None:
+    X = np.vstack([np.random.default_rng(0).random((20, 5)), np.full((1, 5), size)])
+    FederatedNMF(2, privacy=Privacy(1, 1e-6), prepare="library").fit(X)

@@ -478,3 +478,18 @@ def test_keys_that_were_handed_over(tmp_path):
     shutil.copy(tmp_path / "eve" / "keys" / "alice.pub", tmp_path / "bob" / "keys" / "alice.pub")
     with pytest.raises(CofactorError):
         federation(tmp_path, blocks(), terms_of("r2", secure=True), [text] * 4)
+
+
+def test_what_a_client_says_before_a_private_run_depends_on_no_row(tmp_path):
+    """It told the precision of its numbers, which one large row changed, that its last row was gone, or one too few."""
+    X = np.random.default_rng(0).random((20, 5)).astype(np.float32)
+    large = np.vstack([X, np.full((1, 5), 2.0**41, np.float32)])
+    terms = terms_of(names=["alice", "bob"], method="dp-moments", epsilon=1.0, delta=1e-6, rounds=None)
+    text = policy.TEXT.replace("least_rows = 1 ", "least_rows = 20 ")
+    assert text != policy.TEXT
+    told = []
+    for j, data in enumerate((X, large, X[:19], X[:1], X[:0])):
+        home = home_of(tmp_path / str(j) / "alice", data, text)
+        told.append(said(ClientJob(json.loads(json.dumps(terms.plain())), Own.read(home)))["v"])
+    assert all(one == told[0] for one in told)
+    assert (told[0]["features"], told[0]["dtype"], told[0]["rows"]) == (5, "<f4", None)

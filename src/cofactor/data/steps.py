@@ -105,7 +105,8 @@ class LibrarySize(Rowwise):
         """Scale the rows."""
         X = floats(X)
         size = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
-        return _times_rows(X, np.divide(self.target, size, out=np.zeros_like(size), where=size > 0))
+        least = self.target / float(np.finfo(X.dtype).max)  # shorter rows count as zeros: finite ones stay so
+        return _times_rows(X, np.divide(self.target, size, out=np.zeros_like(size), where=size > least))
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def settle(hosted: Hosted, dtype: np.dtype[Any]) -> None:
         return
     terms, count = hosted.terms, min(hosted.threads, len(hosted.data))
     pool = ThreadPoolExecutor(count) if count > 1 and not terms.streams else None
-    data = kinds.as_dtype(hosted.data, dtype)
+    data = kinds.as_dtype(hosted.data, kinds.common(terms.method, [dtype]))
     host = Steady(terms.method, data, terms.seed, first=hosted.first, pool=pool, stacks=terms.stacks)
     host.kept["number"] = hosted.number
     hosted.host, hosted.data = host, []

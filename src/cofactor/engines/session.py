@@ -98,7 +98,7 @@ def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False
                 f"process {process}: client {sum(counts[:process])}: expected {features} features like client 0, "
                 f"found {form[0][0]}; give every client the same columns in the same order."
             )
-    dtype = np.result_type(*(dtype for form in forms for _, dtype in form))
+    dtype = kinds.common(method, (dtype for form in forms for _, dtype in form))
     same = all(X.dtype == dtype for X in data)
     return Held(data if same else kinds.as_dtype(data, dtype), first, n_clients, features)
 

@@ -223,7 +223,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if not preparation.steps:
             return preparation, held.data
         made, data = preparation.settle(held.data, held.width or 0, partial(totals, engine=engine, secure=plan.secure))
-        return made, kinds.check(self._kind, data, features=made.names(held.features))
+        private = plan.privacy is not None
+        return made, kinds.check(self._kind, data, features=made.names(held.features), private=private)
 
     def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
         """Add what only this estimator finds out once it is fitted, while the data are here."""

@@ -15,7 +15,7 @@ from cofactor.types import Data, DataError
 def to_bits(X: Any, *, client: Any = 0, threshold: float | None = None) -> Data:
     """Return one client's data in float32, cut to zeros and ones at the threshold if there is one."""
     try:
-        X = check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False)
+        X = check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False, ensure_min_samples=0)
     except ValueError as error:
         raise DataError(f"client {client}: {error}") from error
     values = X.data if sparse.issparse(X) else X

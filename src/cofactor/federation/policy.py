@@ -19,7 +19,7 @@ from cofactor.types import CofactorError
 FILE, SPENT = "policy.toml", "spent.json"
 TEXT = """# What this client allows. Every run is checked against this file here, before anything leaves.
 # methods = ["exact", "oneshot"]   # allowed methods; without this line, all
-least_rows = 1                     # refuse runs if the data have fewer rows
+least_rows = 1                     # refuse runs without noise if the data have fewer rows
 # epsilon = 1.0                    # largest epsilon of one run
 # total_epsilon = 3.0              # largest sum of the epsilons of all runs
 private = false                    # true: only runs with an epsilon

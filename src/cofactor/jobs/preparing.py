@@ -42,7 +42,8 @@ def prepare(config: Config, inputs: Inputs, place: Place, known: Mapping[str, Ar
     data: list[Data] = inputs.data
     if not place.remote:
         with place.guard("the inputs"):
-            data = kinds.check(steps.takes, data, clients=inputs.labels(), features=inputs.feature_names)
+            told: Any = {"clients": inputs.labels(), "features": inputs.feature_names}
+            data = kinds.check(steps.takes, data, private=config.privacy is not None, **told)
     width = int(data[0].shape[1])
     names = inputs.feature_names or [f"feature{i}" for i in range(width)]
     asked: list[tuple[int, Sequence[Answer]]] = []

@@ -6,7 +6,7 @@ one is named. Nothing above it asks for a flag.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from cofactor.kinds.kind import Kind
 from cofactor.kinds.numbers import BLOCKED, CLUSTERED, GAPPED, NON_NEGATIVE
 from cofactor.kinds.rated import RATED
 from cofactor.kinds.zero_one import ZERO_ONE
+from cofactor.method import Method
 from cofactor.types import Data, DataError, unknown
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (NON_NEGATIVE, GAPPED, ZERO_ONE, RATED, CLUSTERED, BLOCKED)}
@@ -63,13 +64,17 @@ def check(
 def check_one(
     kind: Kind, X: Data, client: object, features: Sequence[str] | None = None, *, private: bool = False
 ) -> Data:
-    """Check one client's data; errors name the feature. In a ``private`` run it may have no rows."""
+    """Check one client's data; errors name the feature.
+
+    In a ``private`` run it may have no rows, and floats stay as wide as they are: others would see what is in them.
+    """
     nothing = private and X.shape[0] == 0
     try:
-        return kind.check(np.zeros((1, X.shape[1]), X.dtype), client)[:0] if nothing else kind.check(X, client)
+        found = kind.check(np.zeros((1, X.shape[1]), X.dtype), client)[:0] if nothing else kind.check(X, client)
     except DataError as error:
-        found = error if features is None else error.named(features)
-        raise (found.kept(client) if private else found) from None
+        named = error if features is None else error.named(features)
+        raise (named.kept(client) if private else named) from None
+    return found.astype(X.dtype) if private and X.dtype == np.float32 and found.dtype == np.float64 else found
 
 
 def alike(data: Sequence[Data], *, first: int = 0) -> Checked:
@@ -81,6 +86,16 @@ def alike(data: Sequence[Data], *, first: int = 0) -> Checked:
                 "give every client the same columns in the same order."
             )
     return as_dtype(data, np.result_type(*(X.dtype for X in data)))
+
+
+def common(method: Method, dtypes: Iterable[Any]) -> np.dtype[Any]:
+    """Return the dtype in which all clients step: the widest of theirs; in a private run on numbers double precision.
+
+    There nothing may depend on what one of them holds, and no row is too large for it.
+    """
+    traits = method.traits
+    alone = traits.allowance is not None and traits.kind == NON_NEGATIVE.name
+    return np.dtype(np.float64) if alone else np.result_type(*dtypes)
 
 
 def as_dtype(data: Sequence[Data], dtype: np.dtype[Any]) -> Checked:
