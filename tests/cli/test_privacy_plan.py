@@ -108,7 +108,7 @@ def test_a_private_fit_does_not_count_rows_to_check_its_delta(home, tmp_path) ->
         (("--ratings", "--epsilon", 1, "--delta", 1e-6), "this method has no private form"),
         (("--method", "dsanls", "--epsilon", 1, "--delta", 1e-6), SKETCH),
         (("--rows", 225), "epsilon: expected a total to go with rows"),
-        (("--epsilon", 1, "--delta", 1e-6, "--rows", 0), "rows must be at least 1. Found 0"),
+        (("--epsilon", 1, "--delta", 1e-6, "--rows", 0), "rows must be a whole number, 1 or more, or None. Found 0"),
         (("--method", "dp-moments", "--epsilon", 1, "--delta", 1e-6, "--rounds", 1), "'dp-moments' needs 2 rounds"),
         (("--secure", "--engine", "inline", "--split", 3), "make clients of one file; found 3 files"),
     ],

@@ -37,8 +37,8 @@ def test_a_run_on_ratings_is_the_estimator_on_what_is_not_held_out(stars, tmp_pa
     training, held_out = result["parts"]
     assert (training["ratings"], held_out["ratings"]) == (train.nnz, test.nnz)
     assert [(line["client"], line["rows"]) for line in result["clients"]] == [("ratings", 60)]
-    assert training["rmse"] == pytest.approx(model.score(train))
-    assert held_out["rmse"] == pytest.approx(model.score(test))
+    assert training["rmse"] == pytest.approx(model.rmse(train))
+    assert held_out["rmse"] == pytest.approx(model.rmse(test))
     assert held_out["ranking"]["ndcg@10"] == pytest.approx(model.ranking(test).mean["ndcg"])
     assert held_out["ranking"]["coverage@10"] == pytest.approx(model.coverage(10))
     assert "held out by time" in cofactor("evaluate", "run", cwd=tmp_path).stdout

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from cofactor.data import load
+from cofactor.data.formats.text import begins_with_names
 from cofactor.types import CofactorError, DataError
 
 
@@ -250,3 +251,24 @@ def test_ratings_come_as_parquet_with_dates_and_as_clicks(tmp_path: Path) -> Non
     with pytest.warns(UserWarning, match="every line counts as 1"):
         clicks = load.read_ratings(tmp_path / "clicks.csv")
     np.testing.assert_array_equal(clicks.X.toarray(), [[1, 1], [1, 0]])
+
+
+def test_in_a_private_run_a_header_is_not_guessed(tmp_path: Path) -> None:
+    """A first row that looked like names became the names of features, in the factor that everybody sees."""
+    for text, found in (("x,y\n1,2\n", True), ("0,1\n1,2\n", False), (",x\np1,2\n", True), ("0.5,\n1,2\n", False)):
+        (tmp_path / "a.csv").write_text(text)
+        assert begins_with_names(tmp_path / "a.csv") is found, text
+    (tmp_path / "a.csv").write_text("<0.1,positive,0.731\n1,2,3\n")
+    with pytest.raises(DataError, match=r"a.csv: expected names alone, or numbers alone, in the first line"):
+        begins_with_names(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_whether_a_column_is_told_does_not_depend_on_rows(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    for names in (["p1", "p2"], ["p1", "p1"]):
+        frame = pd.DataFrame({"name": names, "x": [0.5, 1]})
+        frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            load.read(path)

@@ -245,6 +245,7 @@ SETTINGS: dict[str, Refused | Allowed] = {
     "features": Refused("intersection"),
     "layer": NMF["layer"],
     "leave_out": Allowed("names of features, which are public", "g1"),
+    "cell_weights": Refused("weights"),
     "prepare": Refused("tfidf"),
     "group_by": Refused("ward"),
     "split": Refused(3),
@@ -292,13 +293,12 @@ def test_settings_of_jobs_are_as_decided(name: str) -> None:
         assert Config(**usual | {name: decided.value}).privacy is not None
 
 
-def test_clients_cut_out_of_one_file_are_refused_unless_only_the_sum_over_all_is_seen() -> None:
+def test_clients_cut_out_of_one_file_are_refused() -> None:
     """Who has a row depends on the other rows: one row less moved every client's message by far more than the bound."""
     usual: dict[str, Any] = {"inputs": ["nowhere.npy"], "rank": 2, "epsilon": 1.0, "delta": 1e-6, "split": 5}
-    for more in ({}, {"by": "rows"}, {"secure": True, "participation": 0.5}, {"secure": True, "unit": "client"}):
+    for more in ({}, {"by": "rows"}, {"secure": True}, {"secure": True, "unit": "client"}):
         with pytest.raises(PrivacyError, match=r"cut out of one file"):
             Config(**usual | more)
-    assert Config(**usual, secure=True).privacy is not None
     assert Config(**usual | {"split": 1}).privacy is not None
 
 

@@ -103,7 +103,7 @@ class ClientJob:
             config = self.terms.config
             kind = config.preparation.takes if config.preparation else kinds.named(config.kind)
             try:
-                table = self.own.table()
+                table = self.own.table(private=config.privacy is not None)
                 table = replace(table, X=kinds.check_one(kind, table.X, 0, private=config.privacy is not None))
             except (CofactorError, OSError, ValueError) as error:
                 LOG.exception("the data cannot be used")

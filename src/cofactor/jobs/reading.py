@@ -15,6 +15,7 @@ from scipy import sparse
 
 from cofactor.data import harmonise, load, partition, ratings_split
 from cofactor.data.formats.table import Table
+from cofactor.data.formats.text import begins_with_names
 from cofactor.data.tables import check_distinct
 from cofactor.engines.team import ProcessError, text_of
 from cofactor.jobs.config import Config
@@ -22,7 +23,7 @@ from cofactor.jobs.place import Place
 from cofactor.local import arrays
 from cofactor.local.weighted import Weighted
 from cofactor.methods.blocks import blocks
-from cofactor.methods.build import AUTO, Facts, settle
+from cofactor.methods.build import AUTO, Facts, refuse_dealt, settle
 from cofactor.types import Array, CofactorError, Data, DataError
 
 
@@ -53,6 +54,8 @@ def read(config: Config, place: Place) -> tuple[Config, Inputs]:
 
     In a private run other processes hear nothing of what is in a file that cannot be read.
     """
+    if config.together and place.count > 1:
+        refuse_dealt(config.plan)
     with _kept(config):
         return _read(config, place)
 
@@ -106,7 +109,8 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
     named = text or path.lower().endswith(".parquet")
     partly = opens if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
-    table = load.read(path, layer=config.layer, obs=columns if named else (), blocks=partly)
+    header = begins_with_names(Path(path)) if text and config.privacy is not None else None
+    table = load.read(path, layer=config.layer, obs=columns if named else (), header=header, blocks=partly)
     if config.cell_weights is not None:
         table = _weighed(table, config.cell_weights)
     if config.features != "position":

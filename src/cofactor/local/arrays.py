@@ -158,8 +158,8 @@ def row_squares(X: Data) -> Array:
     if is_held(X):
         return X.row_squares()
     if sparse.issparse(X):
-        squares = X.multiply(X).astype(np.float64)
-        return np.asarray(squares.sum(axis=1)).ravel()
+        X = X.astype(np.float64, copy=False)  # before they are squared: as exact as of dense rows
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 

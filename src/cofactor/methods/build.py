@@ -12,7 +12,6 @@ from cofactor.methods.auto import Choice, choose, density_of
 from cofactor.methods.catalog import Entry
 from cofactor.methods.refusals import DEALT, GROUPED, MATCHED, NOT_ADDITIVE, SKETCH
 from cofactor.plan import ROUNDS, Plan, Stream
-from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import WHOLE, Parts, Privacy, honest_of
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.types import CofactorError, Data
@@ -75,9 +74,8 @@ def refuse_shown(features: str = "same", *, groups: Any = None) -> None:
 
 
 def refuse_dealt(plan: Plan) -> None:
-    """Refuse clients of a private run that are cut out of one table, unless nothing but the sum over all is seen."""
-    by_record = plan.privacy is not None and plan.privacy.unit is Unit.RECORD
-    if plan.privacy is not None and not (by_record and plan.secure and plan.participation == 1):
+    """Refuse clients of a private run that are cut out of one table."""
+    if plan.privacy is not None:
         raise PrivacyError(DEALT)
 
 

@@ -32,9 +32,8 @@ GROUPED = (
 )
 DEALT = (
     "privacy is refused for clients that are cut out of one file: who has a row depends on the other rows, so that one "
-    "row more or less changes the messages of all, while each has the noise for one row of its own. Give a file for "
-    "each client; or add messages up under masks (secure, unit record, all clients in every round), since the sum over "
-    "all does not depend on who has a row."
+    "row more or less changes the messages of all, while each has the noise for one row of its own, and under masks "
+    "each is rounded on its own. Give a file for each client; what lies in one place may as well be one client."
 )
 SCANNED = (
     "{run}: a scan of ranks computes errors without noise, and this is the folder of a private run. Choose another "

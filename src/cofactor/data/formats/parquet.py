@@ -28,7 +28,7 @@ def read_parquet(path: Path, options: Options) -> Table:
     row_names = _row_names(obs, [*index, *names[:1]])
     kept = {name: column for name, column in obs.items() if not name.startswith("__")}
     table = Table(_matrix(data, features), features, row_names, kept)
-    tell_beside(path, table, options.obs)
+    tell_beside(path, table, options.obs, next(iter([*index, *(n for n in names[:1] if n in kept)]), None))
     return table
 
 

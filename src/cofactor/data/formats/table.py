@@ -89,12 +89,12 @@ def did_you_mean(name: str, known: Sequence[str] | dict[str, Any]) -> str:
     return f"; did you mean {near[0]!r}?" if near else "."
 
 
-def tell_beside(path: Path, table: Table, obs: Sequence[str]) -> None:
+def tell_beside(path: Path, table: Table, obs: Sequence[str], index: str | None) -> None:
     """Say which columns are no features, unless the caller set them aside, and which may be one by mistake.
 
-    Only names are looked at: of a private run nothing else may be said.
+    Only names are looked at: of a private run nothing else may be said. ``index`` is the column that would name rows.
     """
-    beside = [name for name, column in table.obs.items() if name not in obs and list(column) != table.row_names]
+    beside = [name for name in table.obs if name not in obs and name != index]
     if beside:
         said = f"{path}: columns without numbers, which are no features: {_shown(beside)}."
         warnings.warn(said, UserWarning, stacklevel=3)

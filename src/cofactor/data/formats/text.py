@@ -57,7 +57,8 @@ def read_text(path: Path, options: Options) -> Table:
         layout = _layout(path, names, body, options.obs)
         checked = same_width(chain(body, lines), width, path, first=head[0][0])
         table = _table(checked, layout, path, blocks=bool(options.blocks))
-    tell_beside(path, table, options.obs)
+    index = None if names is None or layout.index is None else names[layout.index]
+    tell_beside(path, table, options.obs, index)
     return table
 
 
@@ -86,6 +87,24 @@ def rows(file: IO[str], path: Path) -> Iterator[Row]:
 def _pointed(cell: str) -> str:
     """Return a number with a decimal comma as one with a point; all else as it is."""
     return cell.replace(",", ".") if "," in cell and _COMMA.fullmatch(cell) else cell
+
+
+def begins_with_names(path: Path) -> bool:
+    """Whether the first line is a header by itself, whatever follows: names alone, or numbers alone; else refuse it.
+
+    In a private run nothing may be guessed: a row that is taken for a header would be published as names of features.
+    """
+    first: list[str] = []
+    if path.is_file():  # who reads it will say what else is wrong
+        with open_text(path) as file:
+            first = next((cells for _, cells in rows(file, path)), [])
+    numbers = [is_number(cell) for cell in first if cell.strip().lower() not in MISSING]
+    if any(numbers) and not all(numbers):
+        raise DataError(
+            f"{path}: expected names alone, or numbers alone, in the first line of a file for a private run, found "
+            "both; begin it with the names of all columns."
+        )
+    return not any(numbers)
 
 
 def same_width(lines: Iterable[Row], width: int, path: Path, *, first: int) -> Iterator[Row]:
