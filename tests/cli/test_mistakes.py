@@ -45,6 +45,10 @@ FIT = ("fit", "small.npz", "-k", 2)
         (("fit", "small.npz"), "the number of components with -k"),
         (("fit", "-k", 2), "at least one input file"),
         ((*FIT, "--split", 3, "--by", "sorted"), "--label"),
+        (
+            (*FIT, "--boolean", "--method", "k-means"),
+            "--boolean: expected a method for zeros and ones (boolean-oneshot,",
+        ),
         ((*FIT, "--split", 3, "--group-by", "ward"), "expected either --group-by or --split, found both"),
         (("fit", "--config", "none.toml"), "none.toml: expected a configuration"),
         (("fit", "--config", "cut.toml"), "cut.toml: expected TOML"),

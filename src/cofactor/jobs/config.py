@@ -61,6 +61,9 @@ class Config(Settings):
             refuse_shown(self.features, groups=self.group_by)
             if (self.split or 1) > 1:
                 refuse_dealt(self.plan)
+        if self.boolean and self.kind != "boolean":
+            known = ", ".join(catalog.names("boolean"))
+            raise CofactorError(f"--boolean: expected a method for zeros and ones ({known}), found {self.method!r}.")
         object.__setattr__(self, "boolean", self.kind == "boolean")
         if not self.inputs:
             raise CofactorError("expected at least one input file, found none.")
