@@ -11,8 +11,9 @@ from threadpoolctl import threadpool_limits
 
 from cofactor.data import synthetic
 
-WAITING = ("test_faults.py", "test_real.py", "test_traffic.py", "test_page.py")
-"""Files whose real processes mostly wait for each other: begun first, so that no worker is left alone with them."""
+WAITING = ("test_faults.py", "test_real.py")
+"""Files whose real processes wait for each other longest: begun first, so that no worker is left alone with them in the
+end, and fewer than there are workers, so that one of these computes meanwhile."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
