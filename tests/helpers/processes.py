@@ -22,7 +22,7 @@ def launch(count: int, *command: Any, cwd: Path, check: int = 0) -> subprocess.C
     """Run a command on ``count`` processes of one thread each; a hang is a failure."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run(
-        words(count, *command), cwd=cwd, env=env, capture_output=True, text=True, timeout=100, check=False
+        words(count, *command), cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == check, done.stdout + done.stderr
     return done

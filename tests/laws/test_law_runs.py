@@ -100,12 +100,11 @@ def test_the_seed_matters_where_something_is_drawn(name):
 @EVERY
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dtype_in_is_dtype_out(name, dtype):
-    """But for bits, which are bytes, and releases, which are double whatever they are made of."""
+    """But for bits, which are bytes, and private runs, which are double whatever they are given (kinds.common)."""
     kind, method, Xs = case(name)
     result = run(method, [change(X, lambda A: A.astype(dtype)) for X in Xs], rounds=ROUNDS)
-    if kind == "boolean":
-        dtype = np.uint8
-    assert result.factor.dtype == (np.float64 if kind == "private" else dtype)
+    dtype = {"boolean": np.uint8, "private": np.float64}.get(kind, dtype)
+    assert result.factor.dtype == dtype
     assert all(W.dtype == dtype for W in result.codes)
 
 
