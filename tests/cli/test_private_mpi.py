@@ -11,27 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.helpers.command import FILES, cofactor
+from tests.helpers.kills import DYING
 from tests.helpers.processes import ROOT, launch, words
 
 KILL = 9
-DYING = """
-import os, signal, sys
-from cofactor import files
-from cofactor.cli import main
-from cofactor.methods.client_level import ClientLevel
-where, times = sys.argv.pop(1), int(sys.argv.pop(1))
-def reached(place):
-    global times
-    times -= place == where
-    if times == 0: os.kill(os.getpid(), signal.SIGKILL)
-files.reached = reached
-step = ClientLevel.step
-def stepped(self, data, shared, local, t, rng):
-    with open("left", "a") as file: file.write(f"{data[0, 0]}-{t}\\n")
-    return step(self, data, shared, local, t, rng)
-ClientLevel.step = stepped
-main()
-"""
 BUDGET = ("--epsilon", 1, "--delta", 1e-3, "--unit", "client", "--method", "fedavg", "--rounds", 4, "-k", 2, "-q")
 
 

@@ -27,3 +27,26 @@ def kill_at(point: int) -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "reached", reached)
         yield seen
+
+
+DYING = """
+import os, signal, sys
+from cofactor import files
+from cofactor.cli import main
+from cofactor.methods.client_level import ClientLevel
+where, times = sys.argv.pop(1), int(sys.argv.pop(1))
+def reached(place):
+    global times
+    times -= place == where
+    if times == 0: os.kill(os.getpid(), signal.SIGKILL)
+files.reached = reached
+step = ClientLevel.step
+def stepped(self, data, shared, local, t, rng):
+    with open("left", "a") as file: file.write(f"{data[0, 0]}-{t}\\n")
+    reached("step")
+    return step(self, data, shared, local, t, rng)
+ClientLevel.step = stepped
+main()
+"""
+"""A command that is killed when it reaches a place (or a step) for the so many-th time; ``left`` has a line for each
+message that a client leaves: its first cell and the round."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.helpers.command import FILES, cofactor
-from tests.helpers.kills import Killed, kill_at
+from tests.helpers.kills import DYING, Killed, kill_at
 from tests.helpers.shorten import shorten
 
 from cofactor import files
@@ -218,27 +218,6 @@ def test_a_private_run_does_not_go_on_without_its_budget(home, tmp_path, left) -
     assert rounds_left(left) == [1]
 
 
-DYING = """
-import os, signal, sys
-from cofactor import files
-from cofactor.methods.client_level import ClientLevel
-where, times = sys.argv.pop(1), int(sys.argv.pop(1))
-def reached(place):
-    global times
-    times -= place == where
-    if times == 0: os.kill(os.getpid(), signal.SIGKILL)
-files.reached = reached
-step = ClientLevel.step
-def stepped(self, data, shared, local, t, rng):
-    with open("left", "a") as file: file.write(f"{t}\\n")
-    reached("step")
-    return step(self, data, shared, local, t, rng)
-ClientLevel.step = stepped
-from cofactor.cli import main
-main()
-"""
-
-
 @pytest.mark.parametrize(
     ("where", "times", "goes_on"),
     [
@@ -255,7 +234,7 @@ def test_a_command_that_is_killed_in_its_third_round(home, tmp_path, where, time
     assert died.returncode == -signal.SIGKILL
     spent = json.loads(cofactor("privacy", "spend", "run", "--json", cwd=tmp_path).stdout)
     assert spent["rounds"] == 3
-    left = Counter((tmp_path / "left").read_text().split())
+    left = Counter(line.rsplit("-", 1)[1] for line in (tmp_path / "left").read_text().split())
     if not goes_on:
         refusal = cofactor("resume", "run", cwd=tmp_path, check=2).stderr
         assert "which may have been released: it is charged" in refusal

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from cofactor.data.formats.row_blocks import RowBlocks
-from cofactor.data.formats.table import Table
+from cofactor.data.formats.table import Table, shown
 from cofactor.local.columns import SomeColumns
 from cofactor.types import Array, CofactorError, Data, DataError
 
@@ -91,10 +91,10 @@ def onto(
     mine = [i for i, name in enumerate(found) if name in place]
     extra = [name for name in found if name not in place and name not in aside]
     if extra and not (others and mine):
-        raise DataError(f"{table.source}: expected features of {whose} only, found also {_some(extra)}.")
+        raise DataError(f"{table.source}: expected features of {whose} only, found also {shown(extra)}.")
     missing = [name for name in names if name not in set(found)]
     if missing and (not lacking or not mine):
-        raise DataError(f"{table.source}: expected the features of {whose}, found none of {_some(missing)}.")
+        raise DataError(f"{table.source}: expected the features of {whose}, found none of {shown(missing)}.")
     X = table.X if len(mine) == table.shape[1] else _columns(table.X, np.array(mine))
     return spread(X, np.array([place[found[i]] for i in mine]), len(names))
 
@@ -165,7 +165,7 @@ def _by_name(tables: Sequence[Table], how: How) -> Harmonised:
         columns = [np.array([union[name] for name in place], dtype=np.intp) for place in places]
         return Harmonised(list(union), columns, len(union), how, _near(places))
     if not shared:
-        examples = "; ".join(f"{t.source}: {_some(list(place))}" for t, place in zip(tables[:3], places))
+        examples = "; ".join(f"{t.source}: {shown(list(place))}" for t, place in zip(tables[:3], places))
         raise DataError(f"Expected features that all clients have, found none ({examples}). {_near(places)}".strip())
     columns = [np.array([place[name] for name in shared], dtype=np.intp) for place in places]
     return Harmonised(shared, columns, len(shared), how, _near(places))
@@ -196,18 +196,12 @@ def _check_same(tables: Sequence[Table], places: list[dict[str, int]]) -> None:
         missing = [name for name in places[0] if name not in place]
         extra = [name for name in place if name not in places[0]]
         if missing or extra:
-            found = [f"missing {_some(missing)}"] if missing else []
-            found += [f"additional {_some(extra)}"] if extra else []
+            found = [f"missing {shown(missing)}"] if missing else []
+            found += [f"additional {shown(extra)}"] if extra else []
             raise DataError(
                 f"{table.source}: expected the features of {tables[0].source}, found {' and '.join(found)}. "
                 f"{_near([places[0], place]) or OTHERWISE}"
             )
-
-
-def _some(names: Sequence[str]) -> str:
-    """Show up to three names."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(map(repr, names[:3])) + more
 
 
 def _near(places: list[dict[str, int]]) -> str:

@@ -61,6 +61,7 @@ def read(
     obs: Sequence[str] = (),
     header: bool | None = None,
     blocks: bool | None = None,
+    guesses: bool = True,
 ) -> Table:
     """Read a matrix (rows x features) with its names from a file, by its suffix, or from a 10x folder.
 
@@ -68,11 +69,12 @@ def read(
     ``obs`` names columns of csv, tsv and parquet that are no features though they hold numbers, and ``header``
     says whether csv has one (default: look). ``blocks`` leaves npy, h5ad and zarr on disk as :class:`RowBlocks`
     (default: only when more than 1 GiB), and npz, csv and tsv too, where every read passes over what lies before it.
+    Without ``guesses`` the first line alone says whether text has a header: names alone, or numbers alone.
     """
     path = Path(path)
     _check_exists(path)
     suffix, reader = _reader(path)
-    options = Options(layer, key, tuple(obs), header, blocks)
+    options = Options(layer, key, tuple(obs), header, blocks, guesses)
     for name, suffixes in _USES.items():
         if getattr(options, name) not in (None, (), False) and suffix not in suffixes:
             raise CofactorError(f"{path}: the option {name} is for {', '.join(suffixes)}, not for {suffix}.")

@@ -12,7 +12,7 @@ import numpy as np
 
 from cofactor.data import load
 from cofactor.data.formats.row_blocks import RowBlocks
-from cofactor.data.formats.table import Table, did_you_mean, plain
+from cofactor.data.formats.table import Table, did_you_mean, plain, shown
 from cofactor.types import Array, CofactorError, Data, DataError
 
 
@@ -87,8 +87,7 @@ def check_distinct(table: Table, *, annotated: bool | None = None) -> None:
         return
     seen: set[str] = set()
     twice = list(dict.fromkeys(name for name in names if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
-    more = f" and {len(twice) - 3} more" if len(twice) > 3 else ""
-    found = f"{', '.join(map(repr, twice[:3]))}{more} more than once"
+    found = f"{shown(twice)} more than once"
     annotated = table.source.endswith(".h5ad") if annotated is None else annotated
     remedy = "adata.var_names_make_unique() renames them" if annotated else "rename them, or add their columns up"
     raise DataError(f"{table.source}: expected distinct feature names, found {found}; {remedy}.")

@@ -144,7 +144,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             preparation.check_private()
             refuse_shown(self.features, groups=groups)
         came, X = X, devices.settled(X)
-        held = self._held(X, groups, plan)
+        held = self._held(X, groups, plan, preparation)
         preparation, whole = self._prepared(preparation, held, plan, engine)
         start = given.start(held, whole)
         data = given.weigh(held, whole)
@@ -196,7 +196,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         devices.refuse(self.device, self._kind.name, private=plan.privacy is not None)
         return carrier(Inline(device=self.device), plan)
 
-    def _held(self, X: Any, groups: Any, plan: Plan) -> clients.Clients:
+    def _held(self, X: Any, groups: Any, plan: Plan, steps: Preparation) -> clients.Clients:
         """Return the clients of what was given; nothing of data that are elsewhere is read."""
         if clients.is_elsewhere(X):
             if self.prepare is not None:
@@ -208,7 +208,6 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         def convert(x: Any, client: Any) -> Data:
             return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **shape), client)
 
-        steps = Preparation.of(self.prepare)
         kind = steps.takes if steps else self._kind
         how: Any = {"kind": kind, "features": self.features, "layer": self.layer, "empty": empty}
         return clients.split(X, groups, convert=convert, **how)

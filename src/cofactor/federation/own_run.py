@@ -18,7 +18,6 @@ from cofactor.assurance.spending import record
 from cofactor.assurance.writing import Party, Signed
 from cofactor.data import load
 from cofactor.data.formats.table import Table
-from cofactor.data.formats.text import begins_with_names
 from cofactor.data.tables import check_distinct
 from cofactor.engines.contract import Answer, Client, message_bytes, shared_bytes
 from cofactor.engines.flare_clients import Refused
@@ -61,9 +60,7 @@ class Own:
 
     def table(self, *, private: bool) -> Table:
         """Read the data; in a private run nothing is guessed."""
-        text = self.data.name.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
-        header = begins_with_names(self.data) if text and private else None
-        table = load.read(str(self.data), layer=self.layer, header=header)
+        table = load.read(str(self.data), layer=self.layer, guesses=not private)
         check_distinct(table)
         return table
 

@@ -15,7 +15,6 @@ from scipy import sparse
 
 from cofactor.data import harmonise, load, partition, ratings_split
 from cofactor.data.formats.table import Table
-from cofactor.data.formats.text import begins_with_names
 from cofactor.data.tables import check_distinct
 from cofactor.engines.team import ProcessError, text_of
 from cofactor.jobs.config import Config
@@ -109,8 +108,8 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
     named = text or path.lower().endswith(".parquet")
     partly = opens if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
-    header = begins_with_names(Path(path)) if text and config.privacy is not None else None
-    table = load.read(path, layer=config.layer, obs=columns if named else (), header=header, blocks=partly)
+    obs, guesses = columns if named else (), config.privacy is None
+    table = load.read(path, layer=config.layer, obs=obs, blocks=partly, guesses=guesses)
     if config.cell_weights is not None:
         table = _weighed(table, config.cell_weights)
     if config.features != "position":

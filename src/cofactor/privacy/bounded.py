@@ -55,10 +55,8 @@ def scales_of(X: Data, bound: float | None) -> Scales:
     Squares of entries near 1e-162 vanish and those near 1e155 overflow (1e-23 and 1e19 in single precision), so that
     rows whose sum of squares is out of the ordinary are divided by their largest entry first.
     """
-    wide = X.astype(np.float64) if sparse.issparse(X) else X
     with np.errstate(over="ignore", under="ignore"):
-        squares = np.asarray(wide.power(2).sum(axis=1) if sparse.issparse(wide) else arrays.row_squares(wide))
-    squares = squares.astype(np.float64).ravel()
+        squares = arrays.row_squares(X)
     top, ordinary = np.ones(len(squares)), (squares > LEAST) & (squares < MOST)
     if not ordinary.all():
         odd = np.flatnonzero(~ordinary)

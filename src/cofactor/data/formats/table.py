@@ -58,6 +58,7 @@ class Options:
     obs: tuple[str, ...] = ()
     header: bool | None = None
     blocks: bool | None = None
+    guesses: bool = True
 
 
 def choose(source: Source, options: Options, block_bytes: int = BLOCK_BYTES) -> RowBlocks | None:
@@ -96,17 +97,18 @@ def tell_beside(path: Path, table: Table, obs: Sequence[str], index: str | None)
     """
     beside = [name for name in table.obs if name not in obs and name != index]
     if beside:
-        said = f"{path}: columns without numbers, which are no features: {_shown(beside)}."
+        said = f"{path}: columns without numbers, which are no features: {shown(beside, 5)}."
         warnings.warn(said, UserWarning, stacklevel=3)
     numbered = [name for name in table.feature_names or [] if _NUMBERED.fullmatch(name)]
     if numbered:
-        said = f"{path}: columns that seem to number rows are features: {_shown(numbered)}; see --leave-out."
+        said = f"{path}: columns that seem to number rows are features: {shown(numbered, 5)}; see --leave-out."
         warnings.warn(said, UserWarning, stacklevel=3)
 
 
-def _shown(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(map(repr, names[:5])) + more
+def shown(names: Sequence[str], most: int = 3) -> str:
+    """Show a few names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
 
 
 def plain(values: Any) -> Array:

@@ -52,7 +52,8 @@ def read_text(path: Path, options: Options) -> Table:
         head = list(islice(lines, _SAMPLE))
         if not head:
             raise DataError(f"{path}: expected rows of numbers, found an empty file.")
-        names, body = split_header(head, options.header)
+        header = options.header if options.guesses else begins_with_names(head[0][1], path)
+        names, body = split_header(head, header)
         width = len(head[0][1] if names is None else names)
         layout = _layout(path, names, body, options.obs)
         checked = same_width(chain(body, lines), width, path, first=head[0][0])
@@ -89,15 +90,11 @@ def _pointed(cell: str) -> str:
     return cell.replace(",", ".") if "," in cell and _COMMA.fullmatch(cell) else cell
 
 
-def begins_with_names(path: Path) -> bool:
-    """Whether the first line is a header by itself, whatever follows: names alone, or numbers alone; else refuse it.
+def begins_with_names(first: list[str], path: Path) -> bool:
+    """Whether a first line is a header by itself, whatever follows: names alone, or numbers alone; else refuse it.
 
     In a private run nothing may be guessed: a row that is taken for a header would be published as names of features.
     """
-    first: list[str] = []
-    if path.is_file():  # who reads it will say what else is wrong
-        with open_text(path) as file:
-            first = next((cells for _, cells in rows(file, path)), [])
     numbers = [is_number(cell) for cell in first if cell.strip().lower() not in MISSING]
     if any(numbers) and not all(numbers):
         raise DataError(
