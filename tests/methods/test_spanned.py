@@ -7,7 +7,7 @@ from scipy import sparse
 from cofactor import FederatedNMF, run
 from cofactor.local.stats import normalize
 from cofactor.methods import catalog
-from cofactor.methods.spanned import Spanned
+from cofactor.methods.spanned import WIDE, Spanned
 
 
 @pytest.fixture
@@ -50,3 +50,12 @@ def test_it_is_the_start_of_one_client_only():
     entry = catalog.CATALOG["exact"]
     assert entry.alone_options == {"start": "svd"}
     assert entry.default("start") == "summaries"
+
+
+def test_wide_data_give_one_part_of_each_singular_vector(rng):
+    X = rng.uniform(size=(40, 4)) ** 3 @ rng.uniform(size=(4, WIDE)) ** 3
+    V = np.linalg.svd(X, full_matrices=False)[2][:4]
+    H = run(Spanned(4), [X]).factor
+    sides = np.stack([np.maximum(V, 0), np.maximum(-V, 0)])
+    stronger = np.where(np.linalg.norm(sides[0], axis=1)[:, None] >= np.linalg.norm(sides[1], axis=1)[:, None], *sides)
+    assert H == pytest.approx(normalize(stronger), abs=1e-6)

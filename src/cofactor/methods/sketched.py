@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -150,8 +151,9 @@ class Sketched:
 
     def _draw(self, seed: int, t: int, n_features: int) -> Drawn | None:
         """Return the S of what is sent in round t: of the rows in odd rounds, of the features in even ones."""
+        kind: Any
         kind, side = (self.row_sketch, self.n_rows) if t % 2 else (self.column_sketch, n_features)
-        return kind.draw(side, self.rank, address(seed, SERVER, t)) if kind else None
+        return _drawn(kind, side, self.rank, seed, t) if kind else None
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Sum the parts; the first sum tells whether the blocks of all clients are those of one matrix."""
@@ -174,6 +176,12 @@ class Sketched:
     def refit(self, data: Blocks, factor: Array) -> Array:
         """Codes of the row block for the final factor."""
         return refit(data.row_block, factor)
+
+
+@lru_cache(2)
+def _drawn(kind: Sketch, side: int, rank: int, seed: int, t: int) -> Drawn | None:
+    """Return the S of a round; it is used in the next one too, and by every client of a process."""
+    return kind.draw(side, rank, address(seed, SERVER, t))
 
 
 def _first(stats: Stats) -> Array:
