@@ -6,6 +6,7 @@ import sys
 
 import anndata
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from scipy import sparse
@@ -33,8 +34,14 @@ WRITERS = {
     "packed.npz": lambda path: np.savez_compressed(path, X=X),
     "csr.npz": lambda path: sparse.save_npz(path, sparse.csr_matrix(X)),
     "plain.csv": lambda path: np.savetxt(path, X, delimiter=",", header=",".join("abcdefghijk"), comments=""),
+    "plain.parquet": lambda path: frame().to_parquet(path),
+    "groups.parquet": lambda path: frame().to_parquet(path, row_group_size=10),
     "bare.tsv": lambda path: np.savetxt(path, X, delimiter="\t"),
 }
+
+
+def frame():
+    return pd.DataFrame(X, columns=list("abcdefghijk"))
 
 
 def dense(A):
@@ -83,6 +90,20 @@ def test_chosen_rows(rows, index):
     index = np.array(index, dtype=int)
     np.testing.assert_array_equal(dense(rows.rows(index)), X[index])
     np.testing.assert_allclose(rows.take(index).times_codes(W[index]), X[index].T @ W[index])
+
+
+def test_row_groups_are_blocks(tmp_path, monkeypatch):
+    """Whole groups, as many as fit: each is decoded once a round."""
+    monkeypatch.setattr("cofactor.data.formats.parquet.BLOCK_BYTES", 25 * M * 8)
+    frame().assign(a=[None, *X[1:, 0]], name=[f"row {i}" for i in range(N)]).to_parquet(
+        tmp_path / "x.parquet", row_group_size=10, index=False
+    )
+    with pytest.warns(UserWarning, match="'name'"):
+        table = load.read(tmp_path / "x.parquet", blocks=True)
+    assert [part.stop for part in table.X.slices()] == [20, 40, 53]
+    assert np.isnan(table.X.row_block(slice(0, 1))[0, 0])
+    assert table.feature_names == list("abcdefghijk")
+    np.testing.assert_array_equal(table.X.load()[1:], X[1:])
 
 
 def test_rows_far_apart(tmp_path):

@@ -127,7 +127,7 @@ def test_npy_is_mapped(tmp_path):
 
 def test_large_files_become_row_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("cofactor.data.formats.table.LAZY_BYTES", 10)
-    for name in ("dense.npy", "dense.h5ad", "csr.h5ad", "plain.zarr"):
+    for name in ("dense.npy", "dense.h5ad", "csr.h5ad", "plain.zarr", "rows.parquet"):
         WRITERS[name](tmp_path / name, values())
         assert isinstance(load.read(tmp_path / name).X, load.RowBlocks)
         assert not isinstance(load.read(tmp_path / name, blocks=False).X, load.RowBlocks)

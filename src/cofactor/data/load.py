@@ -49,7 +49,7 @@ _USES = {
     "key": (".npz", ".zarr"),
     "obs": (*_TEXT, ".parquet"),
     "header": _TEXT,
-    "blocks": (".npy", ".npz", ".h5ad", ".zarr", *_TEXT),
+    "blocks": (".npy", ".npz", ".parquet", ".h5ad", ".zarr", *_TEXT),
 }
 
 
@@ -67,9 +67,9 @@ def read(
 
     ``layer`` chooses a layer of h5ad and anndata-zarr ("raw" for the raw matrix), ``key`` an array of npz or zarr;
     ``obs`` names columns of csv, tsv and parquet that are no features though they hold numbers, and ``header``
-    says whether csv has one (default: look). ``blocks`` leaves npy, h5ad and zarr on disk as :class:`RowBlocks`
-    (default: only when more than 1 GiB), and npz, csv and tsv too, where every read passes over what lies before it.
-    Without ``guesses`` the first line alone says whether text has a header: names alone, or numbers alone.
+    says whether csv has one (default: look). ``blocks`` leaves npy, parquet, h5ad and zarr on disk as
+    :class:`RowBlocks` (default: only when more than 1 GiB), and npz, csv and tsv too, where every read passes over what
+    lies before it. Without ``guesses`` the first line alone says whether text has a header: names or numbers alone.
     """
     path = Path(path)
     _check_exists(path)

@@ -107,7 +107,7 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     columns = [name for name in (config.group_by, config.label, *config.left_out) if name]
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
     named = text or path.lower().endswith(".parquet")
-    partly = opens if text or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
+    partly = opens if named or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
     obs, guesses = columns if named else (), config.privacy is None
     table = load.read(path, layer=config.layer, obs=obs, blocks=partly, guesses=guesses)
     if config.cell_weights is not None:
