@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -227,6 +228,18 @@ def test_raw_counts_get_a_hint_and_only_they_do():
         warnings.filterwarnings("error", message="prepare")
         FederatedNMF(2, random_state=0, prepare="library,log1p", tol=1e-2).fit(annotated(counts.astype(float)))
         FederatedNMF(2, random_state=0, tol=1e-2).fit(counts)  # without names they may be anything, as pixels
+        FederatedNMF(2, random_state=0, beta_loss="kullback-leibler").fit(annotated(counts.astype(float)))
+
+
+@pytest.mark.parametrize("form", [pyarrow.Table.from_pandas, pyarrow.RecordBatch.from_pandas])
+def test_tables_of_pyarrow_are_data_frames(form):
+    """What pyarrow calls columns are their values, which are nobody's names."""
+    clients = [frame.reset_index(drop=True) for frame in frames()]
+    made = FederatedNMF(3, random_state=0).fit([form(frame) for frame in clients])
+    like = FederatedNMF(3, random_state=0).fit(clients)
+    assert made.feature_names_in_.tolist() == like.feature_names_in_.tolist()
+    np.testing.assert_array_equal(made.components_, like.components_)
+    np.testing.assert_array_equal(made.transform(form(clients[0])), like.transform(clients[0]))
 
 
 def test_markers_of_rows_without_names_are_asked_for_with_rows(model):

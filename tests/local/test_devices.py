@@ -142,5 +142,7 @@ def test_rounds_of_kullback_leibler_keep_rows_and_codes_there():
     method = catalog.make("exact-beta", 3, momentum=False)
     here, there = (run(method, [X[:20], X[20:]], rounds=20, engine=Inline(device=d)) for d in (None, "cpu"))
     assert there.history[-1].loss == pytest.approx(here.history[-1].loss, rel=1e-6)
-    for a, b in zip(here.codes, there.codes, strict=True):
-        np.testing.assert_allclose(b @ there.factor, a @ here.factor, rtol=2e-3, atol=2e-3)
+    for x, a, b in zip((X[:20], X[20:]), here.codes, there.codes, strict=True):  # those of the host are at the minimum
+        np.testing.assert_allclose(b @ there.factor, a @ here.factor, rtol=2e-2, atol=2e-2)
+        least, found = (divergence.divergence(x, w @ r.factor, 1) for w, r in ((a, here), (b, there)))
+        assert least * (1 - 1e-6) <= found <= least * (1 + 1e-4)

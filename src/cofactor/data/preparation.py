@@ -215,7 +215,8 @@ def hint(X: Data, preparation: Preparation) -> str:
     if not preparation and whole and values.max() >= COUNTS and zeros >= EMPTY:
         return (
             f"the values look like raw counts (whole numbers up to {values.max():g}, {zeros:.0%} zeros), of which rows "
-            "with many counts decide alone. prepare='library,log1p' (cells) or prepare='tfidf' (documents) is usual."
+            "with many counts decide alone. prepare='library,log1p' (cells) or prepare='tfidf' (documents) is usual; "
+            "beta_loss='kullback-leibler' (--method exact-beta) is a loss for counts as they are."
         )
     first = preparation.steps[0] if preparation else None
     if isinstance(first, LibrarySize) and not whole:

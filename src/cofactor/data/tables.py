@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,8 +24,18 @@ def is_annotated(X: Any) -> bool:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a data frame."""
-    return hasattr(X, "columns") and not callable(X.columns) and hasattr(X, "shape")
+    """Whether X is a data frame: what it calls columns are their names (in tables of pyarrow they are the values)."""
+    return (
+        hasattr(X, "columns")
+        and not callable(X.columns)
+        and hasattr(X, "shape")
+        and all(isinstance(name, Hashable) for name in X.columns)
+    )
+
+
+def _of_arrow(X: Any) -> Any:
+    """Return a table of pyarrow as a data frame of pandas, and anything else as it is; nothing is imported for it."""
+    return X.to_pandas() if type(X).__module__.partition(".")[0] == "pyarrow" and hasattr(X, "to_pandas") else X
 
 
 def without_numbers(frame: Any) -> list[str]:
@@ -50,6 +60,7 @@ def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
         return replace(_annotated(X, source, layer), source=source)
     if layer is not None:
         raise CofactorError(f"{source}: layer {layer!r} is for AnnData, found {type(X).__name__}.")
+    X = _of_arrow(X)
     if isinstance(X, np.ma.MaskedArray):  # others would take what lies under the mask for data
         X = np.ma.filled(X.astype(np.result_type(X.dtype, np.float32)), np.nan)
     if not is_frame(X):

@@ -22,7 +22,7 @@ from cofactor.engines.inline import Inline
 from cofactor.engines.loop import carrier, run
 from cofactor.engines.outcome import Run
 from cofactor.engines.totals import totals
-from cofactor.estimators import clients
+from cofactor.estimators import clients, losses
 from cofactor.estimators.containers import Containers
 from cofactor.estimators.ending import doubt
 from cofactor.estimators.ending import name as name_ending
@@ -216,7 +216,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         self, preparation: Preparation, held: clients.Clients, plan: Plan, engine: Engine | None
     ) -> tuple[Preparation, list[Data]]:
         """Carry out the preparation over all clients; counts that look unprepared get a hint."""
-        looked = held.features is not None and plan.privacy is None and self._kind.compares
+        squares = losses.number(self.get_params(deep=False).get("beta_loss", 2)) == 2  # others are for counts
+        looked = held.features is not None and plan.privacy is None and self._kind.compares and squares
         if looked and (said := hint(held.data[0], preparation)):
             warnings.warn(said, UserWarning, stacklevel=4)
         if not preparation.steps:

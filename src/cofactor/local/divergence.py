@@ -19,13 +19,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from cofactor.local import arrays
+from cofactor.local import arrays, threads
 from cofactor.local.kernels import counts
 from cofactor.local.kernels.counts import TINY
 from cofactor.local.penalties import FREE, Penalty
 from cofactor.local.placed import to_host
 from cofactor.local.weighted import cells
 from cofactor.types import Array, Data
+
+SWEEPS = 200
+"""The most steps for codes of a final factor."""
+STILL, STILL_AT_END = 1e-5, 1e-8
+"""Part of its top by which a row's codes still move when they are done: by steps, and by coordinate descent."""
+BEGIN = 5
+"""Steps before coordinate descent: far from the minimum they are cheaper."""
 
 
 class Exponents(NamedTuple):
@@ -185,26 +192,47 @@ def move_codes(X: Data, W: Array, H: Array, beta: float, penalty: Penalty = FREE
     return improve(W, up, np.maximum(down + penalty.slope(W), 0), exponents(beta).g)
 
 
-def solve_codes(
-    X: Data,
-    H: Array,
-    beta: float,
-    penalty: Penalty = FREE,
-    *,
-    gaps: bool = False,
-    sweeps: int = 200,
-    tol: float = 1e-5,
-) -> Array:
-    """Return codes for a final factor: extrapolated steps from flat codes until none moves by ``tol`` of the top."""
+def solve_codes(X: Data, H: Array, beta: float, penalty: Penalty = FREE, *, gaps: bool = False) -> Array:
+    """Return codes for a final factor: extrapolated steps from flat codes, each row until its codes stand still.
+
+    Steps only come near to a code of 0. For Kullback-Leibler a few are the start of :func:`_settled`, which goes to the
+    minimum.
+    """
+    exact = beta == 1 and not arrays.counts(X)
     W = before = flat_codes(X, H)
     moving = np.ones(len(W), bool)  # each row stops by itself, so that its codes do not depend on others
-    for t in range(sweeps):
+    for t in range(BEGIN if exact else SWEEPS):
         new = move_codes(X, ahead(W, before, beta, t), H, beta, penalty, gaps=gaps)
         W, before = np.where(moving[:, None], new, W), W
-        moving &= to_host(np.max(np.abs(W - before), axis=1) > tol * np.max(W, axis=1))
+        moving &= to_host(np.max(np.abs(W - before), axis=1) > STILL * np.max(W, axis=1))
         if not moving.any():
             break
+    return _settled(X, W, H, penalty, gaps=gaps) if exact else W
+
+
+def _settled(X: Data, W: Array, H: Array, penalty: Penalty, *, gaps: bool) -> Array:
+    """Return the codes of the least Kullback-Leibler divergence, by coordinate descent over the cells above 0."""
+    W, Ht, k = np.array(W, order="C"), np.ascontiguousarray(H.T), len(H)
+    tol = max(STILL_AT_END, 8 * float(np.finfo(W.dtype).eps))
+    for rows, part in _parts(X):
+        here, slopes = _stored(part, H, gaps=gaps)
+        codes, slopes = W[rows], np.broadcast_to(slopes + W.dtype.type(penalty.l1), W[rows].shape)
+
+        def settle(low: int, high: int, here: Any = here, codes: Array = codes, slopes: Array = slopes) -> None:
+            some = (here.indptr[low : high + 1], here.indices, here.data)
+            counts.settle(some, codes[low:high], Ht, slopes[low:high], penalty.l2, SWEEPS, tol)
+
+        threads.over_rows(settle, len(codes), 4 * k * max(here.nnz // max(len(codes), 1), 1))
     return W
+
+
+def _stored(part: Data, H: Array, *, gaps: bool) -> tuple[Any, Array]:
+    """Return the cells of some rows that are not 0 (CSR), and the slopes of the model's part (k; n x k with gaps)."""
+    if sparse.issparse(part) and not gaps:
+        return part, H.sum(axis=1)
+    X, seen = cells(part)
+    slopes = H.sum(axis=1) if isinstance(seen, float) else seen @ H.T
+    return sparse.csr_array(_counted(X, seen)), slopes
 
 
 def ahead(F: Array, before: Array, beta: float, t: float) -> Array:

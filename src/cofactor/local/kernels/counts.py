@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from cofactor.local.kernels.compiled import compiled
 from cofactor.types import Array
 
@@ -48,3 +50,48 @@ def factor(rows: Rows, W: Array, Ht: Array, out: Array) -> float:
             if x > 0:
                 loss += x * math.log(ratio) - x
     return loss
+
+
+@compiled(error_model="numpy", fastmath={"contract", "reassoc"})
+def settle(rows: Rows, W: Array, Ht: Array, slopes: Array, bend: float, sweeps: int, tol: float) -> None:
+    """Minimize ``w s_i + bend/2 |w|^2 - sum_j x_ij log(w h_j)`` over w >= 0 in place, one entry of a row at a time.
+
+    ``slopes`` (n x k) are the s. In one entry the slope is concave: from below, Newton's steps never pass the minimum;
+    from above they might, so 0 is tried first, and an entry falls to no less than a tenth in a step.
+    """
+    indptr, indices, data = rows
+    k, widest = W.shape[1], 0
+    for i in range(W.shape[0]):
+        widest = max(widest, indptr[i + 1] - indptr[i])
+    B, x, y = np.empty((k, widest), W.dtype), np.empty(widest, W.dtype), np.empty(widest, W.dtype)
+    zero, tiny = W.dtype.type(0), W.dtype.type(TINY)
+    for i in range(W.shape[0]):
+        first, count = indptr[i], indptr[i + 1] - indptr[i]
+        for e in range(count):
+            x[e], y[e] = data[first + e], zero
+            for a in range(k):
+                B[a, e] = Ht[indices[first + e], a]
+                y[e] += W[i, a] * B[a, e]
+        for _ in range(sweeps):
+            moved = top = zero
+            for a in range(k):
+                w, slope, curve, least = W[i, a], zero, zero, zero
+                for e in range(count):
+                    pull = B[a, e] / max(y[e], tiny)
+                    slope += x[e] * pull
+                    curve += x[e] * pull * pull
+                slope, curve = slopes[i, a] + bend * w - slope, curve + bend
+                new = w
+                if slope < 0 and curve > 0:
+                    new = w - slope / curve
+                elif slope > 0 and w > 0:
+                    for e in range(count):
+                        least += x[e] * B[a, e] / max(y[e] - w * B[a, e], tiny)
+                    new = zero if least <= slopes[i, a] else max(w - slope / curve, w / 10)
+                if new != w:
+                    W[i, a] = new
+                    for e in range(count):
+                        y[e] = max(y[e] + (W[i, a] - w) * B[a, e], zero)
+                moved, top = max(moved, abs(W[i, a] - w)), max(top, W[i, a])
+            if moved <= tol * top:
+                break
