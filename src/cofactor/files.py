@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import socket
 import time
 import tomllib
 import uuid
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,6 +21,8 @@ from cofactor.types import CofactorError, unknown
 WAIT = 10.0
 """So many seconds are waited for what another process holds."""
 LOOK = 0.05
+HERE = f"{zlib.crc32(socket.gethostname().encode()):08x}"
+"""This machine, in the names of files that are being written."""
 
 
 class HeldError(CofactorError):
@@ -44,9 +48,11 @@ def _named(path: Path) -> Iterator[None]:
 def atomic(path: Path, mode: int = 0o666, *, new: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing that takes its name only when it is complete and on disk; ``mode`` says whose it is.
 
-    A ``new`` one takes no name that is taken: :class:`FileExistsError`, also where two are written at once.
+    Two may be written at once, and the last one stays. A ``new`` one takes no name that is taken:
+    :class:`FileExistsError`. What was begun by a process that has died is removed by the next that writes this file.
     """
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part" if new else f"{path.name}.part")
+    _sweep(path)
+    part = path.with_name(f"{path.name}.{HERE}.{os.getpid()}.{uuid.uuid4().hex[:12]}.part")
     try:
         with _named(path), open(part, "wb", opener=lambda name, flags: _opened(name, flags, mode)) as file:
             yield file
@@ -63,6 +69,24 @@ def atomic(path: Path, mode: int = 0o666, *, new: bool = False) -> Iterator[Bina
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _sweep(path: Path) -> None:
+    """Remove what nobody finishes any more: beginnings of this file by processes of this machine that have died."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.{HERE}.*.*.part"):
+        if not _lives(left.name.split(".")[-3]):
+            left.unlink(missing_ok=True)  # another process may be as quick
+
+
+def _lives(number: str) -> bool:
+    """Whether there is a process of this number; of what is no number nobody knows."""
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, ValueError, OverflowError):
+        return True
+    return True
 
 
 def _opened(name: str, flags: int, mode: int) -> int:

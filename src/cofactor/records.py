@@ -106,7 +106,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``evaluation.json``: errors (``match``: components x clients), or a private run's cost and remark; its end."""
+    """``evaluation.json``: errors (``match``: components x clients), or cost and remark; what ``shows`` rows; end."""
 
     rounds: int
     converged: bool
@@ -121,6 +121,9 @@ class Evaluation:
     absent: list[str] = field(default_factory=list)
     empty: list[int] = field(default_factory=list)
     unsure: list[int] = field(default_factory=list)
+    undrawn: list[str] = field(default_factory=list)
+    shows: list[str] = field(default_factory=list)
+    sizes: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -179,11 +182,9 @@ def plain(value: Any) -> Any:
         return {name: plain(v) for name, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else None
-    return value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def read_json(path: Path) -> Any:

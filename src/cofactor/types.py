@@ -56,6 +56,10 @@ class DataError(CofactorError):
         return DataError(str(self), self.column, f"client {client}: {KEPT}")
 
 
+class DisclosureWarning(UserWarning):
+    """What is about to be shared holds a row of a client as it is."""
+
+
 class ClientError(CofactorError):
     """A client failed, or answered with something its method does not send."""
 
@@ -106,9 +110,10 @@ class Message(NamedTuple):
 class Shared(NamedTuple):
     """The server's state. Clients receive ``factor`` and ``extra``; ``memory`` stays on the server.
 
-    Two names in the memory mean the same in every method that has them, one number for each component: its ``share``
-    of the reconstruction, by which the result is put in order, and its ``stability``, the worst cosine to what other
-    restarts found that are as good (NaN: nobody looked).
+    Three names in the memory mean the same in every method that has them, one number for each component: its ``share``
+    of the reconstruction, by which the result is put in order; its ``stability``, the worst cosine to what other
+    restarts found that are as good (NaN: nobody looked); and of a centre its size in ``sizes``: of how many rows it is
+    the mean.
     """
 
     factor: Array

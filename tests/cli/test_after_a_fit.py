@@ -191,7 +191,7 @@ def test_runs_without_passports_markers_or_an_end_say_why(cells: Path, tmp_path:
     cofactor("fit", "bits.npy", "-k", 2, "--boolean", "--out", "bits", "-q", cwd=tmp_path)
     cofactor("fit", "bare.npy", "-k", 2, "--out", "bare", "-q", cwd=tmp_path)
     assert "bits: has no passports" in cofactor("passports", "bits", cwd=tmp_path, check=2).stderr
-    assert "has no markers: they are there for real data, not for boolean" in (
+    assert "has no markers: they are there for non-negative numbers, not for zeros and ones" in (
         cofactor("markers", "bits", cwd=tmp_path, check=2).stderr
     )
     assert "has no markers: its features have no names" in cofactor("markers", "bare", cwd=tmp_path, check=2).stderr

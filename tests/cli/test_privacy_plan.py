@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.helpers.command import FILES, cofactor, refused
 
-from cofactor.methods.refusals import NONE, RECORD, SKETCH, START
+from cofactor.methods.refusals import SKETCH, START, no_private, no_record
 
 
 def plan(cwd, *words, check=0):
@@ -62,14 +62,14 @@ REFUSED = {
     "negative": (("--epsilon", -1, "--delta", 1e-6), "epsilon must be positive and finite. Found -1.0."),
     "delta": (("--epsilon", 1, "--delta", 0), "delta must be in (0, 1). Found 0.0."),
     "unit": (("--epsilon", 1, "--delta", 1e-6, "--unit", "cell"), "unit must be 'record' or 'client'. Found 'cell'."),
-    "factors by record": (("--epsilon", 1, "--delta", 1e-6, "--method", "fedavg"), RECORD),
-    "fnmf by record": (("--epsilon", 1, "--delta", 1e-6, "--method", "fnmf-lap"), RECORD),
+    "factors by record": (("--epsilon", 1, "--delta", 1e-6, "--method", "fedavg"), no_record("real")),
+    "fnmf by record": (("--epsilon", 1, "--delta", 1e-6, "--method", "fnmf-lap"), no_record("real")),
     "a start that reads": (
         ("--epsilon", 1, "--delta", 1e-6, "--method", "exact", "--option", "start=summaries"),
         START,
     ),
     "sketches": (("--epsilon", 1, "--delta", 1e-6, "--method", "syn-ssd-u"), SKETCH),
-    "one upload": (("--epsilon", 1, "--delta", 1e-6, "--method", "oneshot", "--unit", "client"), NONE),
+    "one upload": (("--epsilon", 1, "--delta", 1e-6, "--method", "oneshot", "--unit", "client"), no_private("real")),
     "an unknown method": (("--epsilon", 1, "--delta", 1e-6, "--method", "dp-nfm"), "Did you mean 'dp-nmf'?"),
 }
 

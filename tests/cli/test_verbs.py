@@ -124,7 +124,7 @@ def test_verbs_on_runs_that_have_no_answer_say_why(hospitals, tmp_path):
     cofactor("fit", "bits.npy", "-k", 2, "--boolean", "-q", "--out", "bits", cwd=tmp_path)
     asked = {
         ("passports", "bits"): "bits: has no passports: they compare components with those of clients alone",
-        ("evaluate", "bits", "--pooled"): "a pooled bound is there for real data",
+        ("evaluate", "bits", "--pooled"): "a pooled bound is there for non-negative numbers",
         ("report", "bits", "--out", "bits/manifest.json/x"): "expected to write",
         ("transform", "bits", folder / "ann.csv"): "ann.csv",
     }

@@ -195,9 +195,10 @@ def test_streams_run_in_the_estimator_too_and_say_how_they_ended(clients):
 def test_clients_that_never_answered_are_named(clients):
     out = run(catalog.make("fedavg", 3), clients, rounds=1, participation=0.5)
     assert len(out.absent) == 2
+    assert out.undrawn == out.absent
     labels = np.repeat(["a", "b", "c", "d"], [len(X) for X in clients])
     model = FederatedNMF(3, method="fedavg", rounds=1, participation=0.5, random_state=2, tol=0)
-    with pytest.warns(UserWarning, match="clients that never answered, or were given up: [abc]"):
+    with pytest.warns(UserWarning, match="clients that were drawn for none of the 1 rounds, .*: [abc]"):
         model.fit(np.vstack(clients), groups=labels)
     assert len(model.absent_) == 2
     assert run(catalog.make("fedavg", 3), clients, rounds=1).absent == ()

@@ -1,5 +1,7 @@
 """FederatedKMeans: labels in every form of input, sorted digits told apart, and what is wrong with the input."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -12,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, metrics
 from cofactor.data import datasets
 from cofactor.methods import catalog
-from cofactor.types import CofactorError, DataError
+from cofactor.types import CofactorError, DataError, DisclosureWarning
 
 EVERY = pytest.mark.parametrize("method", catalog.names("clusters"))
 
@@ -20,6 +22,37 @@ EVERY = pytest.mark.parametrize("method", catalog.names("clusters"))
 @parametrize_with_checks([FederatedKMeans(3, random_state=0), FederatedKMeans(3, method="simplex", random_state=0)])
 def test_estimator_follows_the_scikit_learn_rules(estimator, check):
     check(estimator)
+
+
+def rare(rng):
+    """Two clients with two clusters, and one row of the first that is far from all others."""
+    X = np.vstack([rng.normal(0, 1, (40, 5)), rng.normal(20, 1, (40, 5))])
+    return [np.vstack([X[::2], rng.normal(90, 9, (1, 5))]), X[1::2]]
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_a_centre_of_one_row_is_told_before_anybody_shares_it(rng, participation):
+    Xs = rare(rng)
+    model = FederatedKMeans(3, participation=participation, random_state=0)
+    with pytest.warns(DisclosureWarning, match=r"centre \d is a single row: .* holds it as it is"):
+        model.fit(Xs)
+    assert np.abs(model.cluster_centers_ - Xs[0][-1]).sum(axis=1).min() < 1e-9  # it is that row
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DisclosureWarning)
+        FederatedKMeans(2, random_state=0).fit([X[:40] for X in Xs])
+
+
+def test_components_of_one_row_are_told_of_other_data_too(rng):
+    """Whatever its codes are: nobody else's codes say anything of it."""
+    numbers = [rng.random((30, 3)) @ rng.random((3, 20)) for _ in range(2)]
+    numbers[1] = np.vstack([numbers[1], 50 * np.eye(1, 20, 7)])
+    with pytest.warns(DisclosureWarning, match=r"component \d is a single row"):
+        FederatedNMF(4, random_state=0).fit(numbers)
+    tile = np.repeat(np.eye(2, 20, dtype=int).repeat(1, axis=0), 15, axis=0)
+    tile[:, 2:8] = tile[:, :1]
+    bits = [tile, np.vstack([tile, np.arange(20) >= 10])]
+    with pytest.warns(DisclosureWarning, match=r"component \d is a single row"):
+        FederatedBMF(3, random_state=0).fit(bits)
 
 
 @pytest.fixture(scope="module")

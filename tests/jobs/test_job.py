@@ -176,12 +176,15 @@ def test_a_folder_and_its_report_say_why_the_run_ended_and_who_never_answered(ho
     folder = fit(config_of(home, "averaged", rounds=1, participation=0.34), tmp_path / "run")
     result = folder.evaluation()
     assert result.ended == "the rounds were used up, too few of them to judge whether it had settled"
-    assert len(result.absent) == 2
+    assert (result.absent, len(result.undrawn)) == ([], 2)
     last = json.loads((folder.path / "history.jsonl").read_text().splitlines()[-1])
     assert last["ended"] == "few"
     page = render(folder.path).read_text()
     assert f"Why it ended: {result.ended}." in page
-    assert f"never answered, or had to be given up: {', '.join(result.absent)}." in page
+    assert (
+        f"Drawn for none of the rounds, so that the factor knows nothing of them: {', '.join(result.undrawn)}." in page
+    )
+    assert "never answered" not in page  # nobody asked them
 
 
 def test_empty_components_are_the_same_for_a_team(home: Path, tmp_path: Path) -> None:

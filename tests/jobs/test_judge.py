@@ -172,8 +172,8 @@ def test_secure_sums_leave_clients_uncompared(runs: Callable[[str], tuple[Config
     [
         ("private", PrivacyError, "a pooled bound is refused"),
         ("ratings", CofactorError, "exact-als is the pooled answer already"),
-        ("boolean", CofactorError, "for real data with the same features"),
-        ("union", CofactorError, "for real data with the same features"),
+        ("boolean", CofactorError, "for non-negative numbers only, with the same features"),
+        ("union", CofactorError, "for non-negative numbers only, with the same features"),
     ],
 )
 def test_a_pooled_bound_is_refused_where_there_is_none(

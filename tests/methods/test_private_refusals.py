@@ -1,5 +1,8 @@
 """What gets no privacy, and in which words that is said."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from tests.helpers.private import built, mixtures, moments, privacy
 
@@ -7,6 +10,7 @@ from cofactor import FederatedBMF, FederatedNMF, run
 from cofactor.engines.loop import run_stream
 from cofactor.engines.secure import Secure
 from cofactor.methods import catalog
+from cofactor.methods.build import Facts, build
 from cofactor.plan import ByShare, Plan
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.types import CofactorError
@@ -15,6 +19,7 @@ RECORD = (
     "unit='record' is refused: this method sends what a local solver found, and no bound is known for how much one "
     "record moves that. Ask for unit='client', or use 'dp-moments' or 'dp-nmf', which send sums over records."
 )
+BOOLEAN = "Ask for unit='client' (--unit client): no method for zeros and ones has another unit."
 START = (
     "privacy is refused: the start of this method reads private data and releases what it saw without noise. "
     "Use start='random' or a public factor."
@@ -49,7 +54,7 @@ def test_solver_outputs_get_no_record_level_privacy(name, Xs):
 def test_boolean_solver_outputs_get_no_record_level_privacy(name, Xs):
     with pytest.raises(PrivacyError) as refusal:
         FederatedBMF(3, method=name, privacy=privacy()).fit([(X > 1).astype(int) for X in Xs])
-    assert str(refusal.value) == RECORD
+    assert str(refusal.value) == RECORD.split("Ask", maxsplit=1)[0] + BOOLEAN
 
 
 @pytest.mark.parametrize("start", ["summaries", "svd", "moments", "lap"])
@@ -92,6 +97,30 @@ def test_asynchronous_updates_are_neither_masked_nor_private(Xs):
 def test_methods_without_a_private_form_say_so(name, Xs):
     with pytest.raises(PrivacyError, match="privacy is refused: this method has no private form"):
         FederatedNMF(3, method=name, privacy=privacy(unit="client")).fit(Xs)
+
+
+@pytest.mark.parametrize("name", catalog.CATALOG)
+def test_advice_of_refusals_is_for_the_same_data_and_works_as_it_is_told(name):
+    """Whoever follows the advice of a refusal word for word gets a method for the same data, and no second refusal."""
+    facts, kind = Facts(4, 20, 100), catalog.CATALOG[name].kind
+    own = privacy() if catalog.CATALOG[name].private else None
+    for plan in (Plan(privacy=privacy()), Plan(privacy=privacy(unit="client")), Plan(privacy=own, secure=True)):
+        try:
+            build(name, 3, plan, facts)
+        except PrivacyError as refusal:
+            text = str(refusal)
+        else:
+            continue
+        advised = [word for word in re.findall(r"'([a-z-]+)'", text) if word in catalog.CATALOG]
+        assert advised or "No method for" in text or "start='random'" in text or "unit='client'" in text
+        for other in advised:
+            by = plan.privacy is not None and not catalog.CATALOG[other].private
+            asked = replace(plan, privacy=privacy(unit="client")) if by and "unit='client'" in text else plan
+            if "secure summation ('exact-als'" in text:
+                asked = Plan(secure=True)
+            build(other, 3, asked, facts, {"start": "moments"} if "start='moments'" in text else {})
+            same = catalog.CATALOG[other].kind == kind or kind in ("blocks", "gaps")
+            assert same or "No method for" in text, f"{name}: {text}"
 
 
 def test_privacy_is_asked_for_once(Xs):

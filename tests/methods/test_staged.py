@@ -8,7 +8,7 @@ from cofactor import run
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.methods import catalog
 from cofactor.methods.boolean_sweeps import Sweeps
-from cofactor.methods.refusals import NONE, START
+from cofactor.methods.refusals import START, no_private
 from cofactor.methods.staged import Staged
 from cofactor.methods.summed import Summed
 from cofactor.plan import Stop
@@ -291,4 +291,4 @@ def test_privacy_is_refused_in_words(unit):
     assert str(refusal.value) == START
     with pytest.raises(PrivacyError) as refusal:
         make("felb", sweeps=2).private(asked, rounds=5, parts=WHOLE)
-    assert str(refusal.value) == NONE
+    assert str(refusal.value) == no_private("boolean")

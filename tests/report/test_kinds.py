@@ -58,6 +58,32 @@ def text_of(page: Path) -> str:
     return re.sub(r"\s+", " ", words.replace("&#39;", "'"))
 
 
+def test_a_report_says_which_rows_it_shows_instead_of_that_none_leave(tmp_path: Path) -> None:
+    """A centre of one row is that row; so are the tiles of a client that has hardly any rows."""
+    rng = np.random.default_rng(0)
+    clusters = np.vstack([rng.normal(-9, 1, (30, 4)), rng.normal(9, 1, (30, 4))])
+    np.save(tmp_path / "a.npy", np.vstack([clusters[::2], np.full((1, 4), 70.0)]))
+    np.save(tmp_path / "b.npy", clusters[1::2])
+    said = cofactor("fit", "a.npy", "b.npy", "-k", 3, "--method", "k-means", "--out", "km", cwd=tmp_path).stdout
+    text = text_of(tmp_path / "km" / "report.html")
+    for found in (" ".join(said.split()), text.replace("Centre", "centre")):
+        assert re.search(r"centre \d is a single row: the shared factor holds it as it is", found)
+    assert "never leave" not in text
+    assert "own local fit" not in said  # a column of nothing
+    assert re.search(r"Centre 0 .* size \d+ rows? \(", text)
+    page = (tmp_path / "km" / "report.html").read_text()
+    assert '<ol class="tops signed"' in page
+    assert '<li class="below"' in page
+    bits = (rng.random((30, 12)) < 0.3).astype(int)
+    np.save(tmp_path / "many.npy", bits)
+    np.save(tmp_path / "one.npy", bits[:1])
+    words = ("-k", 2, "--boolean", "--method", "asso", "--out", "bits", "-q")
+    cofactor("fit", "many.npy", "one.npy", *words, cwd=tmp_path)
+    text = text_of(tmp_path / "bits" / "report.html")
+    assert "Clients with no more rows than there are components (2): one." in text
+    assert "never leave" not in text
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_report_never_misses_what_a_fit_should_have_made(runs: Callable[[str], Path], name: str) -> None:
     text = text_of(runs(name) / "report.html")
@@ -153,6 +179,6 @@ def test_losses_are_drawn_of_one_stage(stages: list[int], drawn: list[int]) -> N
 
 
 def test_rounds_of_other_stages_are_named(runs: Callable[[str], Path]) -> None:
-    assert "Not drawn: round 0, the start, in which clients did other work" in text_of(runs("real") / "report.html")
-    assert "Not drawn: rounds 5 to 7, the end" in text_of(runs("swept") / "report.html")
+    assert "Not drawn: round 1, the start, in which clients did other work" in text_of(runs("real") / "report.html")
+    assert "Not drawn: rounds 6 to 8, the end" in text_of(runs("swept") / "report.html")
     assert "Not drawn" not in text_of(runs("averaged") / "report.html")

@@ -131,7 +131,7 @@ def test_missing_comparisons_are_named(folder: Path, edit: Edit) -> None:
 
 def test_the_start_of_another_method_is_not_drawn_as_convergence(folder: Path) -> None:
     text = page(folder).text
-    assert "Not drawn: round 0, the start" in text
+    assert "Not drawn: round 1, the start" in text
     assert "The loss fell from" in text
 
 

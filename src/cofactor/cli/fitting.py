@@ -15,7 +15,7 @@ COMPUTED, WHERE, OUTPUT = panel("option"), panel("engine"), panel("out")
 Out = Annotated[Path, typer.Option(help="The run folder to make.", rich_help_panel=OUTPUT)]
 Pairs = Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.", rich_help_panel=COMPUTED)]
 SETTLED = frozenset(f"method boolean rounds tol {PANELS['Ratings']} {PANELS['Privacy']}".split())
-"""Options of a fit that a consensus leaves no choice in: it needs each client's summary, of real data."""
+"""Options of a fit that a consensus leaves no choice in: it needs each client's summary, of numbers."""
 
 
 def fit(

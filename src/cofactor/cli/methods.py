@@ -17,6 +17,7 @@ NAME, WIDEST = 20, 120
 """Columns of a name, and the most columns of a line."""
 TITLES = {
     "real": "Non-negative numbers",
+    "gaps": "Non-negative numbers with missing cells",
     "private": "Non-negative numbers, with noise (--epsilon, --delta)",
     "blocks": "One matrix in row and column blocks",
     "boolean": "Zeros and ones (--boolean)",

@@ -179,7 +179,9 @@ def _show_private(result: Evaluation) -> None:
 
 
 def _show_clients(result: Evaluation) -> None:
-    columns = {"relative error": "error", "own local fit": "local_error"}
+    columns = {"relative error": "error"}
+    if any(line.local_error is not None for line in result.clients):
+        columns["own local fit"] = "local_error"
     if result.pooled_error is not None:
         columns["pooled"] = "pooled_error"
     table = Table()
@@ -265,8 +267,8 @@ def passports(run: Path, *, as_json: bool) -> None:
     if not file.exists():
         folder.evaluation()  # says what to do where a run has not ended
         raise CofactorError(
-            f"{run}: has no passports: they compare components with those of clients alone, which only runs on real "
-            "data have that are not private and not too large."
+            f"{run}: has no passports: they compare components with those of clients alone, which only runs on "
+            "non-negative numbers have that are not private, not under masks and not too large."
         )
     found = records.load_all(Passport, file)
     if as_json:

@@ -12,7 +12,7 @@ import numpy as np
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.history import Round
 from cofactor.engines.team import Team
-from cofactor.local.placed import Placed
+from cofactor.local.placed import Placed, to_host
 from cofactor.method import SERVER, Method, fits
 from cofactor.plan import Plan, Stream
 from cofactor.types import Array, ClientError, Data, Message, Shared
@@ -101,7 +101,7 @@ class Streamed:
 class Finished:
     """Codes of the clients that are on this machine anyway, and what the work of all clients returned, in order.
 
-    ``used`` says which components have codes at any client (k); None where that is not to be said.
+    ``used`` (2 x k) is the largest code of each component, and its :func:`weight` in rows; None: not to be said.
     """
 
     codes: list[Array] = field(default_factory=list)
@@ -109,11 +109,26 @@ class Finished:
     used: Array | None = None
 
 
+def weight(codes: Array) -> Array:
+    """Return of every component (2 x k) the largest code u, and ``sum_i (w_i / u)^2``: how many rows like that one.
+
+    A component is the more one row's own the nearer that is to 1: it is fitted to rows by the squares of their codes.
+    """
+    size = np.abs(codes)
+    largest = size.max(axis=0) if len(size) else np.zeros(codes.shape[1], codes.dtype)
+    scaled = size / np.where(largest > 0, largest, 1)
+    return np.stack([to_host(largest), to_host((scaled * scaled).sum(axis=0))]).astype(np.float64)
+
+
 def used_by(parts: Iterable[Finished]) -> Array | None:
-    """Return which components any of these clients use; None where one does not say."""
+    """Return :func:`weight` of the components over all these clients; None where one does not say."""
     found = [part.used for part in parts]
     said = [used for used in found if used is not None]
-    return np.any(said, axis=0) if said and len(said) == len(found) else None
+    if not said or len(said) < len(found):
+        return None
+    largest = np.max([u[0] for u in said], axis=0)
+    rows = [u[1] * (u[0] / np.where(largest > 0, largest, 1)) ** 2 for u in said]
+    return np.stack([largest, np.sum(rows, axis=0)])
 
 
 class Rebuilt(ClientError):

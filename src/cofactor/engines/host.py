@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from cofactor.engines.contract import Answer, Client, Finished, Work, check_message
+from cofactor.engines.contract import Answer, Client, Finished, Work, check_message, used_by, weight
 from cofactor.engines.history import adds_up, stage_of
 from cofactor.local import arrays
 from cofactor.local.threads import in_turn, lent
@@ -156,8 +156,8 @@ class Host:
                     findings[place] = work[place](Client(int(j), X, codes[place], self.own.get(int(j))), factor)
 
         self._each(finish, self.units)
-        used = np.any([W.any(axis=0) for W in codes], axis=0) if codes and self.open else None
-        return Finished(codes, findings if work else [], used)
+        said = [Finished(used=weight(W)) for W in codes] if self.open else []
+        return Finished(codes, findings if work else [], used_by(said))
 
     def data(self) -> list[Data]:
         """Return the data of every unit."""

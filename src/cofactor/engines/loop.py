@@ -17,7 +17,7 @@ from cofactor.engines.history import Round, stage_of
 from cofactor.engines.host import address
 from cofactor.engines.inline import Inline
 from cofactor.engines.outcome import Run
-from cofactor.engines.over import SURE, Over, in_order
+from cofactor.engines.over import ALONE, SURE, Over, in_order
 from cofactor.local import devices
 from cofactor.local.placed import to_host
 from cofactor.method import SERVER, Method
@@ -88,7 +88,7 @@ def run(
             drawn = draw(session.n_clients, t)
             ledger, costs = till.charge(ledger, t, drawn[0])
             shared, line, who = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
-            over.heard(t, who)
+            over.heard(t, who, drawn[0])
             line = over.seen(line, method.factor(shared) if over.judges else None)
             ended = over.why([*history, line])
             history.append(line._replace(ended=ended, epsilon=math.nan if ledger is None else ledger.spent))
@@ -101,7 +101,7 @@ def run(
         done = session.finish(factor, work)
         spent, said = (math.inf, "") if ledger is None else (ledger.spent, paying.remark_of(method, shared))
         found = Run(factor, done.codes, history, ended, ledger, spent, findings=done.findings, remark=said, **known)
-        return _told(found, done.used, absent=np.flatnonzero(over.never))
+        return _told(found, done.used, absent=np.flatnonzero(over.never), undrawn=np.flatnonzero(over.undrawn))
 
 
 def run_stream(
@@ -132,6 +132,10 @@ def run_stream(
 
 
 def _check_method(method: Method, plan: Plan) -> None:
+    if isinstance(method, str):
+        raise CofactorError(
+            f"method: expected a method, as cofactor.methods.catalog.make({method!r}, rank). Found the text {method!r}."
+        )
     if plan.privacy is not None and method.traits.allowance is None:
         raise CofactorError("privacy: expected the private form of the method; see cofactor.methods.build.")
     if plan.stream:
@@ -199,15 +203,19 @@ def _streamed(
     return _told(result, done.used, absent=sorted(never | set(found.absent)))
 
 
-def _told(found: Run, used: Array | None, *, absent: Iterable[int]) -> Run:
-    """Return a run with clients that never answered, and components that are zeros, not used, or may come otherwise."""
+def _told(found: Run, used: Array | None, *, absent: Iterable[int], undrawn: Iterable[int] = ()) -> Run:
+    """Return a run with clients that had no part, and components that are zeros, of no row or of one, or unsure."""
     factor, codes = to_host(found.factor), list(map(to_host, found.codes))
     alive = np.asarray(factor.any(axis=1))
-    if used is not None and len(used) == len(alive):
-        alive &= used
+    counted = used is not None and used.shape[1] == len(alive)
+    if used is not None and counted:
+        alive &= used[0] > 0
     empty = tuple(np.flatnonzero(~alive).tolist())
+    rows = found.sizes if found.sizes is not None else used[1] if used is not None and counted else np.zeros(len(alive))
+    single = tuple(np.flatnonzero(alive & (np.abs(rows - 1) < ALONE)).tolist())
     unsure = () if found.stability is None else tuple(np.flatnonzero(alive & (found.stability < SURE)).tolist())
-    return replace(found, factor=factor, codes=codes, absent=tuple(map(int, absent)), empty=empty, unsure=unsure)
+    told: dict[str, Any] = {"absent": tuple(map(int, absent)), "undrawn": tuple(map(int, undrawn))}
+    return replace(found, factor=factor, codes=codes, empty=empty, single=single, unsure=unsure, **told)
 
 
 def _check_start(start: Array | None, method: Method, m: int) -> None:

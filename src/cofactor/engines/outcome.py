@@ -19,9 +19,11 @@ class Run:
     ``epsilon`` is what all releases of this run together cost; infinite for a method without noise.
     ``remark`` is what a private method has to say of its factor, in words. Codes are there for clients on this machine;
     ``findings`` are what the work of every client returned. A stream has ``arrivals``. Clients that never answered, or
-    were given up, are ``absent``. ``ended`` is why it ended, one of :data:`~cofactor.engines.history.ENDED`.
+    were given up, are ``absent``; of these ``undrawn`` are those that nobody asked. ``ended`` is why it ended, one of
+    :data:`~cofactor.engines.history.ENDED`.
     ``empty`` are components that nothing is made of: zeros, or without codes at any client; ``unsure`` those that other
-    restarts, as good as the one that was kept, did not find. ``share`` and
+    restarts, as good as the one that was kept, did not find; ``single`` those that are made of one row of all clients,
+    which they may hold as it is. ``sizes`` says of how many rows each centre is the mean. ``share`` and
     ``stability`` of each component are there where the server knows them; components then come by their share. A
     consensus has a ``silhouette`` of each, and a ``clustergram``: distances between the components of its starts.
     """
@@ -38,6 +40,9 @@ class Run:
     remark: str = ""
     empty: tuple[int, ...] = ()
     unsure: tuple[int, ...] = ()
+    undrawn: tuple[int, ...] = ()
+    single: tuple[int, ...] = ()
+    sizes: Array | None = None
     share: Array | None = None
     stability: Array | None = None
     silhouette: Array | None = None

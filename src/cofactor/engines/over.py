@@ -40,7 +40,7 @@ class Over:
         self.tol, self.patience = plan.rule.tol, math.ceil(plan.rule.patience * every)
         self.share, self.stream = share, plan.stream is not None
         self.whole = share == 1 and plan.stream is None
-        self.silent, self.never = np.ones(clients, bool), np.ones(clients, bool)
+        self.silent, self.never, self.undrawn = (np.ones(clients, bool) for _ in range(3))
         self.last = np.full((plan.rule.patience, clients), -1)
         self.judged = "factor" if plan.stream else self.traits.judged  # single answers have losses of single clients
         self.first = math.inf if self.traits.running and not plan.stream else 0
@@ -63,8 +63,9 @@ class Over:
             return shared
         return shared._replace(memory={**shared.memory, TRAIL: np.stack(list(self.trail.places))})
 
-    def heard(self, t: int, clients: Array) -> None:
-        """Note who took part in round t; in a new stage everybody is new."""
+    def heard(self, t: int, clients: Array, drawn: Array | None = None) -> None:
+        """Note who took part in round t, of those that were ``drawn``; in a new stage everybody is new."""
+        self.undrawn[clients if drawn is None else drawn] = False
         if t in self.traits.stages:
             self.silent[:] = True
         self.silent[clients] = self.never[clients] = False
@@ -179,11 +180,13 @@ def in_order(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str,
 
     Codes are found for the final factor, so that they need no order of their own.
     """
-    known = {name: memory[name] for name in ("share", "stability", "silhouette") if name in memory}
+    known = {name: memory[name] for name in ("share", "stability", "silhouette", "sizes") if name in memory}
     order = np.argsort(-known["share"], kind="stable") if "share" in known else np.arange(len(factor))
     pictures = {name: memory[name] for name in ("clustergram",) if name in memory}
     return factor[order], {name: a[order] for name, a in known.items()} | pictures
 
 
+ALONE = 0.01
+"""A component is made of one row where all others together have less than this share of the squares of its codes."""
 SURE = 0.9
 """A component whose partner in a restart that is as good has a smaller cosine than this may come out otherwise."""

@@ -19,7 +19,7 @@ from cofactor.engines.inline import Inline
 from cofactor.engines.paying import check_repeat
 from cofactor.engines.stream import NO_BUFFER
 from cofactor.method import Method
-from cofactor.methods.refusals import NOT_ADDITIVE
+from cofactor.methods.refusals import not_additive
 from cofactor.plan import Plan, Stream
 from cofactor.privacy.allowance import honest_of
 from cofactor.privacy.errors import PrivacyError
@@ -67,7 +67,7 @@ class Secure(Wrapping):
     def open(self, method: Method, Xs: Sequence[Data], plan: Plan) -> Iterator[SecureSession]:
         """Refuse what is not additive; open the engine and hand out the keys."""
         if not method.traits.additive:
-            raise PrivacyError(NOT_ADDITIVE)
+            raise PrivacyError(not_additive(method.traits.kind))
         plan = plan if plan.secure else replace(plan, secure=True)
         if plan.participation != 1 and method.traits.allowance is None and self.team.here == 0:
             warnings.warn(f"participation: {DIFFERENCES} Let all clients take part, or add noise.", stacklevel=4)

@@ -14,7 +14,7 @@ import numpy as np
 from cofactor.engines.contract import Engine, Watch
 from cofactor.engines.loop import run
 from cofactor.method import Method, Traits, total
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.plan import Plan
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared
@@ -54,7 +54,7 @@ class Totals:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> Method:
         """Refuse: nothing of a budget is set aside for it."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private("real"))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """As the question says."""

@@ -178,7 +178,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             self.feature_names_in_ = np.array(held.features, dtype=object)
         if outcome.remark:
             warnings.warn(f"Mind that {outcome.remark}", UserWarning, stacklevel=3)
-        name_ending(outcome, held.names)
+        name_ending(outcome, held.names, kind)
         doubt(outcome, self.features_)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
         self._add(whole if given.cells is None else data, facts, plan, engine)

@@ -11,8 +11,8 @@ import numpy as np
 from cofactor.engines.history import Round
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE
-from cofactor.kinds.kind import Score
-from cofactor.types import Array, Shared
+from cofactor.kinds.kind import Kind, Score
+from cofactor.types import Array, DisclosureWarning, Shared
 
 ADVICE = {
     "rounds": "{rounds} rounds were not enough to reach tol={tol}; raise `rounds` or `tol`.",
@@ -37,15 +37,29 @@ def tell(line: Round, shared: Shared) -> None:
     print(f"round {line.round + 1}{loss}", flush=True)
 
 
-def name(outcome: Run, clients: Sequence[Any]) -> None:
-    """Warn of clients that never answered, by their names, and of components that nothing is made of."""
-    if outcome.absent:
-        those = ", ".join(str(clients[j]) for j in outcome.absent)
-        warnings.warn(f"clients that never answered, or were given up: {those}.", stacklevel=5)
+def name(outcome: Run, clients: Sequence[Any], kind: Kind) -> None:
+    """Warn of clients that had no part, by their names, and of components that are made of nothing, or of one row."""
+    for text in no_part(outcome, clients):
+        warnings.warn(text, stacklevel=5)
     if 0 < len(outcome.empty) < len(outcome.factor):  # all of them: see nothing
         those = ", ".join(map(str, outcome.empty))
         text = f"nothing is made of components {those}: data or penalties leave fewer than {len(outcome.factor)}."
         warnings.warn(text, stacklevel=5)
+    if outcome.single and outcome.ledger is None:  # noise hides rows
+        warnings.warn(kind.alone(outcome.single), DisclosureWarning, stacklevel=5)
+
+
+def no_part(outcome: Run, clients: Sequence[Any]) -> list[str]:
+    """Say which clients had no part in a fit: those that nobody asked are told apart from those that did not answer."""
+    silent = [str(clients[j]) for j in outcome.absent if j not in outcome.undrawn]
+    undrawn = [str(clients[j]) for j in outcome.undrawn]
+    texts = [f"clients that never answered, or were given up: {', '.join(silent)}."] if silent else []
+    if undrawn:
+        texts.append(
+            f"clients that were drawn for none of the {len(outcome.history)} rounds, so that the factor knows nothing "
+            f"of them: {', '.join(undrawn)}; raise `rounds` or `participation`."
+        )
+    return texts
 
 
 def nothing(outcome: Run, score: Score, penalties: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from cofactor.kinds import KINDS
 from cofactor.local.devices import refuse as refuse_device
 from cofactor.methods import catalog
 from cofactor.methods.build import AUTO, refuse, refuse_dealt, refuse_shown
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import ParameterError, PrivacyError
@@ -217,7 +217,7 @@ class Config(Settings):
                 raise CofactorError(f"--ratings: expected one of the methods {known}; found {self.method!r}.")
             return
         if self.epsilon is not None:
-            raise PrivacyError(NONE)
+            raise PrivacyError(no_private("ratings"))
         if self.users_as_clients and len(self.inputs) > 1:
             raise CofactorError(
                 f"--users-as-clients makes clients of one file; found {len(self.inputs)} files, which are clients."

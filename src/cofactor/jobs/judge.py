@@ -33,6 +33,12 @@ from cofactor.select.passports import Passport as Found
 from cofactor.types import Array, CofactorError, Data
 
 POOLED_ROUNDS, POOLED_TOL, POOLED_PATIENCE = 400, 1e-6, 10
+FEW = 8
+"""Clients that are named one by one."""
+BARE = (
+    "clients with no more rows than there are components ({k}): {clients}. What such a client sends can be solved for "
+    "its rows; take fewer components, larger clients, or secure summation."
+)
 LOCAL_CELLS = 2 * 10**8
 """Clients are compared with their own local fits up to this many cells in all; beyond, it would double the work."""
 
@@ -50,7 +56,8 @@ def ending(outcome: Run, names: Sequence[str]) -> Evaluation:
         rounds=len(outcome.history),
         converged=outcome.converged,
         ended=ENDED[outcome.ended],
-        absent=[names[j] for j in outcome.absent],
+        absent=[names[j] for j in outcome.absent if j not in outcome.undrawn],
+        undrawn=[names[j] for j in outcome.undrawn],
         empty=list(outcome.empty),
         unsure=list(outcome.unsure),
     )
@@ -64,11 +71,30 @@ def remarks(result: Evaluation) -> list[str]:
         lines.append(f"Not converged: {why}; more --rounds, or a larger --tol, would end it.")
     if result.absent:
         lines.append(f"Clients that never answered, or were given up: {', '.join(result.absent)}.")
+    if result.undrawn:
+        lines.append(
+            f"Clients that were drawn for none of the {result.rounds} rounds: {', '.join(result.undrawn)}. The factor "
+            "knows nothing of them; more --rounds, or a larger --participation, would reach them."
+        )
     if result.empty:
         lines.append(f"Nothing is made of components {', '.join(map(str, result.empty))}.")
     if result.unsure:
         lines.append(f"Components that another start may not find: {', '.join(map(str, result.unsure))}.")
-    return lines
+    return [*lines, *(f"Privacy: {text}" for text in result.shows)]
+
+
+def shows(kind: Kind, findings: Sequence[Finding], outcome: Run, *, secure: bool) -> list[str]:
+    """Say what shows rows as they are: components of one row, and messages of clients that have hardly any."""
+    k = len(outcome.factor)
+    texts = [kind.alone(outcome.single)] if outcome.single else []
+    small = [] if secure else [found.client for found in findings if found.rows <= k]
+    return texts + [BARE.format(k=k, clients=_few(small))] * bool(small)
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return some names, the first few of many."""
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + more
 
 
 def evaluation(
@@ -101,6 +127,8 @@ def evaluation(
         clients=clients,
         match=match,
         parts=_parts(kind, findings, config),
+        shows=shows(kind, findings, outcome, secure=config.secure),
+        sizes=[] if outcome.sizes is None else np.asarray(outcome.sizes, float).tolist(),
     )
 
 
@@ -156,7 +184,7 @@ def matches(found: Sequence[Found], findings: Sequence[Finding]) -> list[list[fl
 
 def passport_record(p: Found, markers: Sequence[Marker] = ()) -> Passport:
     """Return a passport as a run folder holds it, with the best of the markers of all components that are its own."""
-    features: list[Any] = [[str(name), weight] for name, weight in p.features]
+    features: list[Any] = [[f"feature{n}" if isinstance(n, int) else str(n), weight] for n, weight in p.features]
     own = [[str(m.feature), m.score] for m in markers if m.component == p.component][: len(features) or None]
     shares: list[float | None] = list(p.client_shares)
     return Passport(p.component, p.clients, p.n_clients, p.share, p.stability, p.drift, features, own, shares)
@@ -173,13 +201,15 @@ def add_pooled(folder: RunFolder) -> Evaluation:
             "a pooled bound is refused: it reads the rows of all clients without noise, and this run is private."
         )
     if config.kind == "ratings":
-        raise CofactorError("exact-als is the pooled answer already; a pooled bound is there for real data only.")
+        raise CofactorError("exact-als is the pooled answer already; a pooled bound is there for non-negative numbers.")
     config = replace(config, method="exact", options={}) if config.kind == "blocks" else config
     _, inputs = read(config, Place())
     inputs, _ = preparing.prepare(config, inputs, Place(), folder.preparation())
     kind = kinds.named(config.kind)
     if not kind.compares or inputs.known is not None:
-        raise CofactorError("a pooled bound is there for real data with the same features at every client only.")
+        raise CofactorError(
+            "a pooled bound is there for non-negative numbers only, with the same features at every client."
+        )
     data = kinds.check(kind, inputs.data)
     method, stacked = catalog.make("exact", config.rank, start="random"), arrays.stack(data)
     plans = [Plan(POOLED_ROUNDS, stop=Stop(POOLED_TOL, POOLED_PATIENCE), seed=s) for s in range(3)]

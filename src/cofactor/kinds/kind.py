@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -47,6 +47,10 @@ class Kind(Protocol):
         """Return the errors that a tally amounts to."""
         ...
 
+    def alone(self, components: Sequence[int]) -> str:
+        """Say of components that are made of a single row each what they hold, and what to do."""
+        ...
+
     @property
     def public(self) -> Callable[[Any], tuple[list[str], dict[str, Array]]] | None:
         """Of a method: names for rows of the factor, and what else a reader must know; None: rows are components."""
@@ -56,6 +60,20 @@ class Kind(Protocol):
     def pictures(self) -> Callable[[Data, Array, Array], dict[str, Array]] | None:
         """Of (X, W, H): small pictures of a client's rows, for that client's own folder; None where there are none."""
         ...
+
+
+def of_one_row(noun: str, components: Sequence[int], holds: str) -> str:
+    """Say that components, or centres, are made of a single row each: what they hold, and what to do.
+
+    >>> of_one_row("centre", [2], "it")[:50]
+    'centre 2 is a single row: the shared factor holds '
+    """
+    one = len(components) == 1
+    those, verb = ", ".join(map(str, components)), "is" if one else "are each"
+    return (
+        f"{noun}{'' if one else 's'} {those} {verb} a single row: the shared factor holds {holds}, and so does whoever "
+        "gets it or the report. Take fewer components, or leave such rows out; or keep all of it to yourself."
+    )
 
 
 def root(up: float, down: float) -> float:

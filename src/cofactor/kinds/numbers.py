@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from cofactor.kinds.kind import Score, root
+from cofactor.kinds.kind import Score, of_one_row, root
 from cofactor.local import apart, arrays
 from cofactor.local.stats import squares
 from cofactor.local.weighted import Weighted, cells
@@ -40,6 +40,10 @@ class NonNegative:
         """Relative error and RMSD."""
         rest, square, cells = tally
         return Score(root(rest, square), root(rest, cells))
+
+    def alone(self, components: Sequence[int]) -> str:
+        """What the others leave of a row."""
+        return of_one_row("component", components, "it, or what the other components leave of it")
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,10 @@ class Clustered(NonNegative):
     def check(self, X: Any, client: object = 0) -> Data:
         """Refuse NaN and infinite values; negative ones are fine."""
         return arrays.check(X, client=client, signed=True)
+
+    def alone(self, components: Sequence[int]) -> str:
+        """A centre of one row is that row."""
+        return of_one_row("centre", components, "it as it is")
 
 
 @dataclass(frozen=True)

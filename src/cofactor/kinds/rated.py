@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cofactor import ratings
-from cofactor.kinds.kind import Score, root
+from cofactor.kinds.kind import Score, of_one_row, root
 from cofactor.local import arrays
 from cofactor.types import Array, Data
 
@@ -43,6 +43,10 @@ class Rated:
         """Relative error, and RMSE on the observed entries (None for clicks)."""
         loss, most, squares, count, _ = tally
         return Score(root(loss, most), root(squares, count) if count else None)
+
+    def alone(self, components: Sequence[int]) -> str:
+        """A part of the one user that uses it."""
+        return of_one_row("component", components, "it, or a part of it")
 
     def public(self, method: Any) -> tuple[list[str], dict[str, Array]]:
         """Biases and the mean lie below the components; the layout says so."""

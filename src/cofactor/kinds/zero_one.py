@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.boolean import Tally, check_boolean, tally
-from cofactor.kinds.kind import Score, root
+from cofactor.kinds.kind import Score, of_one_row, root
 from cofactor.local import arrays
 from cofactor.types import Array, Data
 
@@ -44,6 +44,10 @@ class ZeroOne:
         """Boolean loss, and the root of the share of wrong cells."""
         counts = Tally(*tally)
         return Score(float(counts.loss), root(counts.error, counts.cells))
+
+    def alone(self, components: Sequence[int]) -> str:
+        """A part of the one row that uses it."""
+        return of_one_row("component", components, "it, or a part of it")
 
     def pictures(self, X: Data, W: Array, H: Array) -> dict[str, Array]:
         """Return small grey pictures (block means) of some rows, of ``W o H`` and of where they differ, and ``COUNTS``.

@@ -18,7 +18,7 @@ from cofactor.local.stats import anchor, for_codes, for_factor, gain
 from cofactor.local.updates import PGD
 from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.privacy.allowance import Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.schedules import at
@@ -79,7 +79,7 @@ class Averaged:
         """Clip and hide the update of each client as a whole, from one common start and without matching."""
         merge = self.aggregator.noisy()
         if merge is None:
-            raise PrivacyError(NONE)
+            raise PrivacyError(no_private(self.traits.kind))
         # from a start of its own a client's update is all of its factor
         align = self.align if merge == self.aggregator else None
         method = replace(self, aggregator=merge, align=align, common_start=True, tells=False)

@@ -13,7 +13,7 @@ from cofactor.local.divergence import exponents
 from cofactor.local.penalties import FREE, Penalties, Penalty
 from cofactor.local.stats import normalize
 from cofactor.method import Traits, total
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, DataError, Local, Message, Shared
 
@@ -60,7 +60,7 @@ class Divergence:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: no bound is known for what a row adds to these sums."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private(self.traits.kind))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``up`` (k x m), ``down`` (k x m; k for Kullback-Leibler), ``loss``; ``rows`` for a penalty of the factor."""

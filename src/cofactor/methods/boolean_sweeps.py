@@ -12,7 +12,7 @@ from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.elbmf import binary
 from cofactor.boolean.sweeps import Changes, changes, choose_all, reseed, uncovered, worth
 from cofactor.method import Method, Traits, total
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.methods.staged import Staged
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
@@ -41,7 +41,7 @@ class Sweeps:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private(self.traits.kind))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``cells`` (k x m), ``overlap`` (k x k), ``uncovered`` (m) and ``error``, all counts."""
@@ -107,7 +107,7 @@ class Trial:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private(self.traits.kind))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``errors`` (count)."""

@@ -10,7 +10,7 @@ from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.methods.auto import Choice, choose, density_of
 from cofactor.methods.catalog import Entry
-from cofactor.methods.refusals import DEALT, GROUPED, MATCHED, NOT_ADDITIVE, SKETCH
+from cofactor.methods.refusals import DEALT, GROUPED, MATCHED, SKETCH, not_additive
 from cofactor.plan import ROUNDS, Plan, Stream
 from cofactor.privacy.allowance import WHOLE, Parts, Privacy, honest_of
 from cofactor.privacy.errors import ParameterError, PrivacyError
@@ -126,7 +126,7 @@ def build(
     if plan.privacy is not None and made.traits.allowance is None:
         made = made.private(plan.privacy, rounds=plan.rounds or ROUNDS, parts=_parts(plan, facts))
     if plan.secure and not made.traits.additive:
-        raise PrivacyError(NOT_ADDITIVE)
+        raise PrivacyError(not_additive(made.traits.kind))
     settled = _settled(plan, made, facts.clients)
     if made.traits.allowance is not None:
         settled.check_budget(made, facts.clients)

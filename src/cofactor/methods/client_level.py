@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.method import Traits, total
-from cofactor.methods.refusals import RECORD
+from cofactor.methods.refusals import no_record
 from cofactor.methods.untold import unless_it_fails
 from cofactor.methods.wrapped import Wrapped
 from cofactor.privacy import clip
@@ -113,7 +113,7 @@ class ClientLevel(Wrapped):
 def client_level(method: Any, privacy: Privacy, *, rounds: int, parts: Parts, bits: bool = False) -> ClientLevel:
     """Return a method whose clients send noisy updates in each of so many rounds, or refuse the unit record."""
     if privacy.unit is Unit.RECORD:
-        raise PrivacyError(RECORD)
+        raise PrivacyError(no_record(method.traits.kind))
     planned = min(rounds, method.rounds or rounds)
     allowance = Allowance(privacy, ({"factor": 1.0},) * planned, parts)
     return ClientLevel(method, allowance, BOUND if privacy.clip is None else privacy.clip, bits)

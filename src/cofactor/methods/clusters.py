@@ -13,7 +13,7 @@ from cofactor.local.init import random_factor
 from cofactor.local.sets import Free, Simplex
 from cofactor.method import Traits, total
 from cofactor.methods.fedmavg import FedMAvg
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.methods.staged import Staged
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared
@@ -51,7 +51,7 @@ class Clusters:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private(self.traits.kind))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``sums`` (k x m), ``counts`` (k) and ``loss``; in round 0 of the client's own centres."""
@@ -114,7 +114,7 @@ class Clusters:
             spread = np.sqrt(2 * float(sent.arrays["loss"]) / (sent.weight * H.shape[1]))
             noise = np.random.default_rng([shared.memory["seed"], t]).normal(0, spread, H.shape)
             H = np.where(used[:, None], H, H[counts.argmax()] + noise)
-        memory = {**shared.memory, "used": used, **(kept if self.changes else {})}
+        memory = {**shared.memory, "used": used, "sizes": counts, **(kept if self.changes else {})}
         return shared._replace(factor=H, memory=memory)
 
     def factor(self, shared: Shared) -> Array:

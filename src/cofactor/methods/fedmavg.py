@@ -25,7 +25,7 @@ from cofactor.local.sets import Free, NonNegativeRows, RowSet
 from cofactor.local.stats import for_codes, for_factor, gain, lipschitz, normalize
 from cofactor.method import Traits, total
 from cofactor.methods.client_level import ClientLevel, client_level
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.privacy.allowance import Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.schedules import Schedule, at
@@ -198,7 +198,7 @@ class FedMGS:
 
     def private(self, privacy: Privacy, *, rounds: int, parts: Parts) -> NoReturn:
         """Refuse."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private(self.traits.kind))
 
     def partial(self) -> Self:
         """Absent clients are simply not in the sums."""

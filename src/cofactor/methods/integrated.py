@@ -11,7 +11,7 @@ import numpy as np
 from cofactor.local import apart, arrays
 from cofactor.local.updates import HALS
 from cofactor.method import Traits
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.methods.summed import Summed
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared, Update
@@ -50,7 +50,7 @@ class Integrated:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: what a row changes in its client's own part has no bound."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private(self.traits.kind))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """As for summed statistics."""

@@ -16,7 +16,7 @@ import numpy as np
 from cofactor.method import Method, Traits, total
 from cofactor.methods.fedmavg import Diminishing
 from cofactor.methods.rated_only import RatedOnly
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.ratings import Layout, observed, solve_codes
 from cofactor.ratings.items import Items, Pulled, Solved
@@ -62,7 +62,7 @@ class Masked:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private(self.traits.kind))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``sum``, ``count``, ``square`` of the ratings; then what the items need."""

@@ -15,7 +15,7 @@ from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import shares
 from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.methods.wrapped import Wrapped
 from cofactor.privacy.allowance import Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
@@ -65,7 +65,7 @@ class OneShot:
         """Hide the bits of each client as a whole where they are counted as votes; nothing else has a private form."""
         merge = self.aggregator.noisy()
         if merge is None or self.traits.kind != "boolean":
-            raise PrivacyError(NONE)
+            raise PrivacyError(no_private(self.traits.kind))
         return client_level(replace(self, aggregator=merge), privacy, rounds=rounds, parts=parts, bits=True)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from cofactor.method import Traits
-from cofactor.methods.refusals import NONE, START
+from cofactor.methods.refusals import START, no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
@@ -61,7 +61,7 @@ class Staged:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: the first stage releases what it saw without noise."""
-        raise PrivacyError(START if self.traits.kind == "real" else NONE)
+        raise PrivacyError(START if self.traits.kind == "real" else no_private(self.traits.kind))
 
     def _at(self, t: int) -> tuple[Any, int]:
         """Return the method of round t and its own number of that round."""

@@ -19,7 +19,7 @@ from cofactor.local.updates import HALS
 from cofactor.method import Method, Traits, total
 from cofactor.methods.alone import Alone
 from cofactor.methods.moments import moments
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.methods.twin import ROUNDS
 from cofactor.privacy.allowance import Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
@@ -79,7 +79,7 @@ class Summed:
     def private(self, privacy: Privacy, *, rounds: int, parts: Parts) -> Method:
         """Return the factor of two noisy moments of all rows, which beat noisy statistics of many rounds."""
         if self.traits.kind != "real" or self.penalties.any:
-            raise PrivacyError(NONE)
+            raise PrivacyError(no_private(self.traits.kind))
         return moments(self.rank, privacy=privacy, parts=parts, factorize=Alone(Summed(self.rank), ROUNDS))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:

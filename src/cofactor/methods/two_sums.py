@@ -10,7 +10,7 @@ import numpy as np
 from cofactor.local.refit import refit
 from cofactor.local.stats import normalize
 from cofactor.method import Traits
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Shared
 
@@ -23,7 +23,7 @@ class TwoSums:
 
     rounds = 2
     traits = Traits(additive=True)  # not rowwise: stacked sums round otherwise, and few rows leave directions open
-    refusal: ClassVar[str] = NONE
+    refusal: ClassVar[str] = no_private("real")
     """Why there is no private form."""
 
     def partial(self) -> Self:

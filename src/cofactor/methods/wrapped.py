@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from cofactor.method import Traits
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared
 
@@ -41,7 +41,7 @@ class Wrapped:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: messages that were changed already have no bound that is known."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private(self.traits.kind))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """As the method says."""

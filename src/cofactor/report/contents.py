@@ -103,7 +103,7 @@ def read_factor(path: Path) -> Factor:
         H = H[: int(arrays["rank"])]
     if H.ndim != 2 or not H.size or H.dtype.kind not in "biuf" or not np.isfinite(H).all():
         raise CofactorError(f"{path.name}: expected a finite factor (k x m), found {H.dtype} of shape {H.shape}.")
-    names = arrays.get("titles", arrays.get("feature_names", np.array([f"feature {i}" for i in range(H.shape[1])])))
+    names = arrays.get("titles", arrays.get("feature_names", np.array([f"feature{i}" for i in range(H.shape[1])])))
     if names.shape != H.shape[1:]:
         raise CofactorError(f"{path.name}: expected {H.shape[1]} feature_names, found shape {names.shape}.")
     shape, order = _image(arrays, H.shape[1], path.name)

@@ -18,7 +18,7 @@ from cofactor.local import arrays
 from cofactor.local.told import counted
 from cofactor.method import SERVER, Traits, rng
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
-from cofactor.methods.refusals import NONE
+from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select import cells, holdout
 from cofactor.select.holdout import Holdout
@@ -58,7 +58,7 @@ class Scan:
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
-        raise PrivacyError(NONE)
+        raise PrivacyError(no_private("real"))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """Round 0: ``factor`` (r x m), ``gram`` (r x r). Round 1: errors and squares, all scalars by rank and seed."""

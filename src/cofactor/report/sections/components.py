@@ -18,11 +18,12 @@ TOP, OPEN, MARKERS = 8, 12, 12
 
 
 class Feature(NamedTuple):
-    """A feature of a component: its weight as text and in percent of the largest."""
+    """A feature of a component: its weight as text and in percent of the largest, and whether it is below 0."""
 
     name: str
     weight: str
     share: float
+    below: bool = False
 
 
 class Component(NamedTuple):
@@ -37,11 +38,13 @@ class Component(NamedTuple):
 def components(folder: Folder) -> dict[str, Any]:
     """Every component of the shared factor."""
     passports = {p.component: p for p in folder.passports or []}
-    bits = kind_of(folder) == "boolean"
+    bits, centres = kind_of(folder) == "boolean", kind_of(folder) == "clusters"
     cards = [_card(i, row, folder, passports.get(i)) for i, row in enumerate(folder.factor.H)]
     if bits:
         found = dict(enumerate(tiles(folder) or []))
         cards = [_set(card, row, found.get(card.number)) for card, row in zip(cards, folder.factor.H, strict=True)]
+    if centres and folder.evaluation.sizes:
+        cards = [_sized(card, folder.evaluation.sizes) for card in cards]
     return {
         "cards": cards[:OPEN],
         "more": cards[OPEN:],
@@ -50,6 +53,9 @@ def components(folder: Folder) -> dict[str, Any]:
         "features": words.counted(folder.factor.H.shape[1], meaning(folder).feature),
         "noun": meaning(folder).feature,
         "bits": bits,
+        "called": "Centre" if centres else "Component",
+        "signed": bool((folder.factor.H < 0).any()),
+        "sized": centres and bool(folder.evaluation.sizes),
         "tiles": bits and any(name == "support" for card in cards for name, _ in card.facts),
         "why": why_alone(folder),
     }
@@ -74,6 +80,12 @@ def _set(card: Component, row: Array, tile: Tile | None) -> Component:
     return card._replace(features=features, facts=[*facts, *card.facts])
 
 
+def _sized(card: Component, sizes: list[float]) -> Component:
+    """A centre is the mean of so many rows."""
+    rows, share = round(sizes[card.number]), sizes[card.number] / max(sum(sizes), 1.0)
+    return card._replace(facts=[("size", f"{words.counted(rows, 'row')} ({words.percent(share)})"), *card.facts])
+
+
 def top_features(row: Array, names: list[str]) -> list[tuple[str, float]]:
     """Return the features with the largest weights, those of weight 0 left out."""
     order = np.argsort(-np.abs(row), kind="stable")[:TOP]
@@ -83,7 +95,7 @@ def top_features(row: Array, names: list[str]) -> list[tuple[str, float]]:
 def _features(pairs: list[tuple[str, float]], top: int = TOP) -> list[Feature]:
     largest = max((abs(w) for w in finite([w for _, w in pairs])), default=0.0) or 1.0
     show = words.number if largest < 0.1 else words.fixed
-    return [Feature(n, show(w, 2), 100 * abs(w) / largest if finite([w]) else 0.0) for n, w in pairs[:top]]
+    return [Feature(n, show(w, 2), 100 * abs(w) / largest if finite([w]) else 0.0, w < 0) for n, w in pairs[:top]]
 
 
 def _facts(passport: Passport) -> list[tuple[str, str]]:

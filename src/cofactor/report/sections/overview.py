@@ -11,7 +11,7 @@ from cofactor.report import words
 from cofactor.report.charts import finite
 from cofactor.report.contents import Folder
 from cofactor.report.meanings import meaning
-from cofactor.report.sections.traffic import guarantee, verdict
+from cofactor.report.sections.traffic import guarantee, stays
 
 
 class Card(NamedTuple):
@@ -33,9 +33,9 @@ def summary(folder: Folder) -> dict[str, Any]:
     found = f"one shared factor of {words.counted(k, 'component')}{asked}"
     rounds = words.counted(len(folder.history), "round")
     sentence = f"{words.counted(len(folder.client_names), 'client')} with {held} learned {found} in {rounds}."
-    if verdict(folder).same is not False:
+    if stays(folder):
         sentence += " Raw rows and codes never leave a client."
-    return {"sentence": sentence, "cards": _cards(folder)}
+    return {"sentence": sentence, "cards": _cards(folder), "shows": folder.evaluation.shows}
 
 
 def _cards(folder: Folder) -> list[Card]:

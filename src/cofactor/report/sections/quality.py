@@ -30,7 +30,7 @@ def convergence(folder: Folder) -> dict[str, Any]:
         f"Loss by round: from {words.number(known[0])} in the first to {words.number(known[-1])} in the last."
         if known
         else "",
-        [r.round for r in main],
+        [r.round + 1 for r in main],
         [Series("loss", losses)],
         titles=("round", "loss"),
         log=True,
@@ -122,7 +122,7 @@ def drift(folder: Folder) -> dict[str, Any]:
         f"Drift by round, between {words.number(min(positive))} and {words.number(max(positive))}." if positive else ""
     )
     figure = chart(
-        text, [r.round for r in folder.history], [Series("drift", values)], titles=("round", "drift"), zero=True
+        text, [r.round + 1 for r in folder.history], [Series("drift", values)], titles=("round", "drift"), zero=True
     )
     return {
         "chart": figure if len(positive) > 1 else None,

@@ -21,7 +21,7 @@ def communication(folder: Folder) -> dict[str, Any]:
     history = folder.history
     up, down = [float(r.bytes_up) for r in history], [float(r.bytes_down) for r in history]
     both = [a + b for a, b in zip(up, down)]
-    total, x = list(accumulate(both)), [r.round for r in history]
+    total, x = list(accumulate(both)), [r.round + 1 for r in history]
     kind = "bars" if len(history) <= BARS else "line"
     series = [
         Series("down, to clients", both if kind == "bars" else down, "c", kind),
@@ -131,7 +131,7 @@ def noise(folder: Folder) -> list[Noise]:
     return [
         Noise(
             array,
-            _span([r.round for r in found]),
+            _span([r.round + 1 for r in found]),
             _few([words.number(r.clip) for r in found]),
             _few([words.number(r.noise) for r in found]),
             _few([str(r.mechanism) for r in found]),
@@ -218,7 +218,7 @@ def privacy(folder: Folder) -> dict[str, Any]:
     known = finite(spent)
     text = f"Epsilon by round: {words.number(known[-1])} at the end." if known else ""
     figure = chart(
-        text, [r.round for r in folder.history], [Series("epsilon", spent)], titles=("round", "epsilon"), zero=True
+        text, [r.round + 1 for r in folder.history], [Series("epsilon", spent)], titles=("round", "epsilon"), zero=True
     )
     return {
         "claim": guarantee(folder),
@@ -228,5 +228,11 @@ def privacy(folder: Folder) -> dict[str, Any]:
         "chart": figure if len(known) > 1 else None,
         "secure": folder.manifest.config.get("secure") is True,
         "masks": folder.manifest.masks,
-        "stays": verdict(folder).same is not False,
+        "stays": stays(folder),
+        "shows": folder.evaluation.shows,
     }
+
+
+def stays(folder: Folder) -> bool:
+    """Whether it may be said that rows stay: no size follows them, and nothing that was shared is one of them."""
+    return verdict(folder).same is not False and not folder.evaluation.shows

@@ -1,0 +1,43 @@
+"""Files that are there as a whole or not at all, also where several write the same one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cofactor import files
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
+    """Each has its own beginning: whoever ends last is there, as a whole, and nothing is left."""
+    target = tmp_path / "report.html"
+    with files.atomic(target) as first:
+        first.write(b"first, and long")
+        with files.atomic(target) as second:
+            second.write(b"second")
+        assert target.read_bytes() == b"second"
+    assert target.read_bytes() == b"first, and long"
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_what_a_killed_process_began_is_gone_after_the_next_writes(tmp_path: Path) -> None:
+    target = tmp_path / "odd[name].html"
+    script = "import os, sys; from pathlib import Path; from cofactor import files\n"
+    script += "with files.atomic(Path(sys.argv[1])) as f: f.write(b'half'); f.flush(); os._exit(9)"
+    assert subprocess.run([sys.executable, "-c", script, str(target)], check=False).returncode == 9
+    assert [name.endswith(".part") for name in os.listdir(tmp_path)] == [True]
+    with files.atomic(target) as file, files.atomic(target.with_suffix(".txt")) as other:
+        file.write(b"whole")
+        other.write(b"another")
+    assert sorted(os.listdir(tmp_path)) == ["odd[name].html", "odd[name].txt"]
+
+
+def test_what_another_machine_writes_is_left_alone(tmp_path: Path) -> None:
+    """Nobody here knows which processes there are."""
+    theirs = tmp_path / "a.html.00000000.1.0123456789ab.part"
+    theirs.write_bytes(b"half")
+    with pytest.raises(KeyError), files.atomic(tmp_path / "a.html"):
+        raise KeyError
+    assert os.listdir(tmp_path) == [theirs.name]
