@@ -112,7 +112,7 @@ def test_a_private_run_shows_its_noise_and_withholds_errors(private_run: Path) -
     assert "Losses are not released in a private run." in text
     assert "A private run compares no ranks" in text
     entry = json.loads((private_run / "ledger.jsonl").read_text().splitlines()[0])
-    assert f"{entry['array']} 0 to 2 1 {entry['noise']:.4g} {entry['multiplier']:.4g} Gaussian" in text
+    assert f"{entry['array']} 1 to 3 1 {entry['noise']:.4g} {entry['multiplier']:.4g} Gaussian" in text
     for client in (private_run / "clients").iterdir():
         own = json.loads((client / "evaluation.json").read_text())
         assert f"{own['error']:.4f}" not in text
