@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
+from cofactor.methods.foreseen import expected
 from cofactor.plan import Plan
 from cofactor.privacy.accountant import Budget, Unit
 from cofactor.privacy.allowance import Allowance, Privacy, Private
@@ -18,12 +19,6 @@ from cofactor.types import CofactorError
 
 RANK, FEATURES = 10, 1000
 """Stand in where they are not given and the noise multipliers do not depend on them."""
-CLEAR, LOST = 0.1, 2.0
-"""Noise against signal: below the first little is lost, from the second on little is left.
-
-What dp-moments kept of all that a factor gains over the mean row, by this ratio: digits 98 % (.08), text 93 % (.09) and
-30 % (.6), faces 95 % (.18) and 65 % (1.1), single cells 0 % (4.4). Strong patterns stand out earlier than equal ones.
-"""
 
 
 @dataclass(frozen=True)
@@ -139,22 +134,10 @@ def _drowned(method: Private, q: Question) -> bool:
 
 def _expected(ratio: float | None, *, drowned: bool) -> str:
     if drowned:
-        return (
-            "The second moment would drown in noise: everything will be spent on the mean row, and components will be "
-            "pieces of it and a constant row. They fit at least as well as the mean row, and say nothing of how "
-            "features vary together. More units, fewer features or a larger epsilon would help."
-        )
+        return expected(0.0, drowned=True)
     if ratio is None:
         return "Give --features, --rank and --rows (or --clients) to hold the noise against the signal."
-    found = f"noise is {ratio:.2g} times the signal of an average component"
-    if ratio < CLEAR:
-        return f"The result can be expected to be useful, close to one without privacy: {found}."
-    if ratio < LOST:
-        return f"The result can be expected to be coarse: {found}, so that only stronger components stand out."
-    return (
-        f"Little can be expected to stand out of the noise: {found}. More units, fewer features, a lower rank or a "
-        "larger epsilon would help."
-    )
+    return expected(ratio)
 
 
 NEIGHBOURS = {

@@ -47,6 +47,7 @@ def plan(
     """
     from cofactor.assurance import forecast
     from cofactor.assurance.spending import record
+    from cofactor.methods.foreseen import CLEAR
 
     sizes: dict[str, Any] = {"rank": rank, "features": features, "rows": rows, "clients": clients}
     sizes |= {"clip": clip, "secure": secure, "curious": curious, "options": dict(map(pair, option or []))}
@@ -70,7 +71,7 @@ def plan(
         table.add_row(n.array, n.rounds, f"{n.multiplier:.6g}", f"{n.sigma:.6g}", whole)
     Console().print(table)
     console.print("Sigmas are in units of Delta, the bound of what one unit can change.")
-    console.print(found.expected, style="" if found.ratio is None or found.ratio < forecast.CLEAR else "yellow")
+    console.print(found.expected, style="" if found.ratio is None or found.ratio < CLEAR else "yellow")
     for line in forecast.meaning(secure=secure, unit=unit, clients=clients):
         console.print(f"- {line}")
 

@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from cofactor.cli.console import Console
 from cofactor.engines.history import Round
+from cofactor.jobs.job import Job
 from cofactor.local.told import LOG
 from cofactor.types import Shared
 
@@ -120,6 +122,18 @@ class Progress:
         for cells in self.lines:
             table.add_row(*cells)
         return table
+
+
+def announcer(progress: Progress) -> Callable[[Job], None]:
+    """Return what tells people of a job before it runs: why its method was chosen, and how many rounds it takes."""
+
+    def announce(job: Job) -> None:
+        why, hint = job.config.why, job.prepared.hint
+        said = [f"Method {why}"] * bool(why) + [f"Hint: {hint.replace('prepare=', '--prepare ')}"] * bool(hint)
+        said += [f"Mind that {job.foreseen.replace('`rows`', '--rows')}"] * bool(job.foreseen)
+        progress.begin(job.rounds, "\n".join(said), len(job.method.traits.stages))
+
+    return announce
 
 
 class _Heard(logging.Handler):

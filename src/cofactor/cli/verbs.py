@@ -15,7 +15,7 @@ from cofactor import records
 from cofactor.cli import federation
 from cofactor.cli.console import Console
 from cofactor.cli.interrupts import AGAIN, leave, telling
-from cofactor.cli.progress import Progress
+from cofactor.cli.progress import Progress, announcer
 from cofactor.data.formats.codes import write_codes
 from cofactor.engines.team import launched, speaks
 from cofactor.files import atomic
@@ -26,7 +26,6 @@ from cofactor.jobs import ranks as ranks_
 from cofactor.jobs.conclude import TOP
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
-from cofactor.jobs.job import Job
 from cofactor.records import ClientScore, Evaluation, Passport
 from cofactor.select.markers import to_tsv
 from cofactor.types import CofactorError
@@ -62,7 +61,7 @@ def fit(
             "add --engine mpi."
         )
     with interrupted(out), Progress(quiet=quiet or as_json or not speaks()) as progress:
-        folder = jobs.fit(config, out, callbacks=[progress], announce=_announcer(progress))
+        folder = jobs.fit(config, out, callbacks=[progress], announce=announcer(progress))
     if speaks():
         conclude(folder, as_json=as_json, quiet=quiet)
 
@@ -76,17 +75,6 @@ def interrupted(out: Path) -> Iterator[None]:
         from cofactor.jobs.inspect import standing
 
         leave(standing(RunFolder(out)))
-
-
-def _announcer(progress: Progress) -> Any:
-    """Return what tells people of a job before it runs: why its method was chosen, and how many rounds it takes."""
-
-    def announce(job: Job) -> None:
-        why, hint = job.config.why, job.prepared.hint
-        said = [f"Method {why}"] * bool(why) + [f"Hint: {hint.replace('prepare=', '--prepare ')}"] * bool(hint)
-        progress.begin(job.rounds, "\n".join(said), len(job.method.traits.stages))
-
-    return announce
 
 
 def _config(given: dict[str, Any], config_file: Path | None) -> Config:
@@ -115,7 +103,7 @@ def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
         conclude(RunFolder.open(run), as_json=as_json, quiet=quiet)
         return
     with interrupted(run), Progress(quiet=quiet or as_json or not speaks()) as progress:
-        folder = jobs.resume(run, callbacks=[progress], announce=_announcer(progress))
+        folder = jobs.resume(run, callbacks=[progress], announce=announcer(progress))
     if speaks():
         conclude(folder, as_json=as_json, quiet=quiet)
 

@@ -24,7 +24,7 @@ from cofactor.engines.outcome import Run
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients, losses
 from cofactor.estimators.containers import Containers
-from cofactor.estimators.ending import doubt
+from cofactor.estimators.ending import doubt, mind
 from cofactor.estimators.ending import name as name_ending
 from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, Given
@@ -35,6 +35,7 @@ from cofactor.kinds.numbers import GAPPED
 from cofactor.local import arrays, devices
 from cofactor.method import Method
 from cofactor.methods.build import AUTO, Facts, budget_of, build, rank_of, refuse, refuse_shown, settle
+from cofactor.methods.foreseen import foreseen
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
 from cofactor.types import Array, CofactorError, Data
@@ -154,6 +155,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             self.choice_ = settle(AUTO, rank, plan, facts)
             chosen = self.choice_.method
         method, plan = build(chosen, rank, plan, facts, options)
+        mind(foreseen(method, facts))
         formed = clients.in_form(data, method)
         kind = kinds.KINDS[method.traits.kind]
         if kind is GAPPED:
@@ -176,8 +178,6 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         self.features_ = preparation.names(held.features)
         if held.features is not None:
             self.feature_names_in_ = np.array(held.features, dtype=object)
-        if outcome.remark:
-            warnings.warn(f"Mind that {outcome.remark}", UserWarning, stacklevel=3)
         name_ending(outcome, held.names, kind)
         doubt(outcome, self.features_)
         self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)

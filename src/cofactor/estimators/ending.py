@@ -39,6 +39,7 @@ def tell(line: Round, shared: Shared) -> None:
 
 def name(outcome: Run, clients: Sequence[Any], kind: Kind) -> None:
     """Warn of clients that had no part, by their names, and of components that are made of nothing, or of one row."""
+    mind(outcome.remark)
     for text in no_part(outcome, clients):
         warnings.warn(text, stacklevel=5)
     if 0 < len(outcome.empty) < len(outcome.factor):  # all of them: see nothing
@@ -47,6 +48,12 @@ def name(outcome: Run, clients: Sequence[Any], kind: Kind) -> None:
         warnings.warn(text, stacklevel=5)
     if outcome.single and outcome.ledger is None:  # noise hides rows
         warnings.warn(kind.alone(outcome.single), DisclosureWarning, stacklevel=5)
+
+
+def mind(remark: str) -> None:
+    """Warn of what a private fit has to say of itself, before or after it; nothing is no remark."""
+    if remark:
+        warnings.warn(f"Mind that {remark}", stacklevel=5)
 
 
 def no_part(outcome: Run, clients: Sequence[Any]) -> list[str]:

@@ -32,6 +32,7 @@ from cofactor.kinds.kind import Kind
 from cofactor.local.columns import groups
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
+from cofactor.methods.foreseen import foreseen
 from cofactor.plan import Plan
 from cofactor.privacy.signing import Key
 from cofactor.records import Input
@@ -43,9 +44,9 @@ from cofactor.types import Array, ClientError, CofactorError
 class Job:
     """A run that is ready: what will run, over which clients, and where.
 
-    ``names`` are those of all clients; ``rounds`` the most it takes, None for a stream, whose updates are no rounds.
-    ``asks`` says whether clients answer questions besides those of the method; ``start`` is a factor to begin at.
-    ``asker`` returns the engine that carries such a question, where it is another one.
+    ``names`` are those of all clients; ``rounds`` the most it takes, None for a stream. ``asks`` says whether clients
+    answer questions besides those of the method, which ``asker`` may return another engine for; ``start`` is a factor
+    to begin at, ``foreseen`` what must be known of its noise.
     """
 
     config: Config
@@ -59,6 +60,7 @@ class Job:
     asks: bool = False
     start: Array | None = None
     asker: Callable[[Regressed, int], Engine | None] | None = None
+    foreseen: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -142,8 +144,8 @@ def prepare(config: Config, place: Place, known: Mapping[str, Array] | None = No
             told: dict[str, Any] = {"clients": inputs.labels(), "features": inputs.feature_names}
             told["private"] = plan.privacy is not None
             inputs = replace(inputs, data=kinds.check(method.traits.kind, inputs.data, first=first, **told))
-    rounds = None if plan.stream else plan.limit(method)
-    return Job(config, method, plan, inputs, names, place, rounds, prepared, asks=True)
+    rounds, said = None if plan.stream else plan.limit(method), foreseen(method, facts)
+    return Job(config, method, plan, inputs, names, place, rounds, prepared, asks=True, foreseen=said)
 
 
 def _facts(config: Config, inputs: Inputs, place: Place, clients: int) -> Facts:
@@ -286,7 +288,7 @@ def _write(
     if outcome.ledger is not None:
         spent = record(outcome.ledger.spend())
         folder.write_json("privacy.json", spent)
-        result = replace(ending(outcome, job.names), privacy=spent, remark=outcome.remark or None)
+        result = replace(ending(outcome, job.names), privacy=spent, remark=outcome.remark or job.foreseen or None)
     else:
         found = passports(outcome.findings, outcome, factors, names=names, seed=config.seed)
         if found:

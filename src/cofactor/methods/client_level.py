@@ -105,9 +105,9 @@ class ClientLevel(Wrapped):
         return ""
 
     def noise_over_signal(self, *, units: int, features: int, clients: int) -> float:
-        """Noise of the mean update over its bound."""
+        """Noise of the mean update over its bound; of the mean vote over a quarter, which three votes of four have."""
         sigma = self.allowance.sigma(self.rounds - 1, "factor", 1.0, clients, clients)
-        return sigma * math.sqrt(self.rank * features) / clients
+        return sigma * math.sqrt(self.rank * features) / clients / (0.25 if self.bits else 1.0)
 
 
 def client_level(method: Any, privacy: Privacy, *, rounds: int, parts: Parts, bits: bool = False) -> ClientLevel:
