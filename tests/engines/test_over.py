@@ -16,6 +16,7 @@ from cofactor.engines.loop import run_stream
 from cofactor.engines.over import LONGEST, Over, Trail, moved
 from cofactor.methods import catalog
 from cofactor.plan import NOISE, WINDOW, Stop, Stream
+from cofactor.types import CofactorError
 
 
 @pytest.fixture
@@ -190,6 +191,11 @@ def test_streams_run_in_the_estimator_too_and_say_how_they_ended(clients):
     model = FederatedNMF(3, method="asyn-sd", tol=1e-2, rounds=500, random_state=0).fit(clients)
     assert model.n_rounds_ < 500 * len(clients)
     assert model.ended_ in (ENDED["factor"], ENDED["noise"])
+
+
+def test_a_name_is_no_method_yet(clients):
+    with pytest.raises(CofactorError, match=r"catalog\.make\('exact', rank\)\. Found the text 'exact'"):
+        run("exact", clients)
 
 
 def test_clients_that_never_answered_are_named(clients):

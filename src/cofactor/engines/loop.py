@@ -21,6 +21,7 @@ from cofactor.engines.over import ALONE, SURE, Over, in_order
 from cofactor.local import devices
 from cofactor.local.placed import to_host
 from cofactor.method import SERVER, Method
+from cofactor.methods.build import rank_of
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.accountant import Cost
 from cofactor.privacy.charges import Charges
@@ -132,7 +133,7 @@ def run_stream(
 
 
 def _check_method(method: Method, plan: Plan) -> None:
-    if isinstance(method, str):
+    if rank_of(method) is None:
         raise CofactorError(
             f"method: expected a method, as cofactor.methods.catalog.make({method!r}, rank). Found the text {method!r}."
         )
