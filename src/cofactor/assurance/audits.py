@@ -120,28 +120,28 @@ def budget(found: Spending) -> Audit:
 
 def mechanism(method: Any, *, seed: int = 0) -> Iterator[Audit]:
     """Audit a private method's own clipping and noise in every kind of round."""
-    by_record = method.allowance.privacy.unit is Unit.RECORD
+    unit = method.allowance.privacy.unit
+    mu, epsilon = f"mu of one {unit}", f"epsilon of one {unit} at delta {worst_case.DELTA:g}"
     for t in worst_case.kinds(method):
         for moved in sensitivity(method, t, seed=seed):
-            unit = method.allowance.privacy.unit
             text = f"one {unit} moves it by {moved.share:.4f} of its bound at most ({moved.by})"
             yield Audit("sensitivity", f"{moved.name}, round {t}", moved.passed, text)
-        yield from _tell("two worlds, noise", t, worst_case.two_world_release(method, t))
-        if by_record:
-            yield from _tell("two worlds, step", t, worst_case.two_world_step(method, t))
-        yield from _tell("one run", t, worst_case.one_run(method, t, seeds=(seed,)))
+        yield from _tell("two worlds, noise", t, worst_case.two_world_release(method, t), mu)
+        if unit is Unit.RECORD:
+            yield from _tell("two worlds, step", t, worst_case.two_world_step(method, t), mu)
+        yield from _tell("one run", t, worst_case.one_run(method, t, seeds=(seed,)), epsilon)
 
 
-def _tell(audit: str, t: int, verdicts: Iterator[tuple[str, Outcome]]) -> Iterator[Audit]:
+def _tell(audit: str, t: int, verdicts: Iterator[tuple[str, Outcome]], of: str) -> Iterator[Audit]:
     for name, verdict in verdicts:
         passed = None if isinstance(verdict, AuditError) else verdict.passed
-        yield Audit(audit, f"{name}, round {t}", passed, _words(verdict))
+        yield Audit(audit, f"{name}, round {t}", passed, _words(verdict, of))
 
 
-def _words(verdict: Outcome) -> str:
+def _words(verdict: Outcome, of: str) -> str:
     if isinstance(verdict, AuditError):
         return str(verdict)
-    return f"at least {verdict.lower:.4g}, claimed {verdict.claim:.4g}, without noise {verdict.control:.4g}"
+    return f"{of}: at least {verdict.lower:.4g}, claimed {verdict.claim:.4g}, without noise {verdict.control:.4g}"
 
 
 def _few(faults: list[str]) -> str:

@@ -114,10 +114,11 @@ def step_of(method: Any, rows: Array, shared: Shared, t: int, rng: np.random.Gen
     return method.step(rows, shared, method.join(rows, shared, t, rng), t, rng)[1]
 
 
-def _told(run: Callable[[], Verdict]) -> Outcome:
-    """Return the verdict, or that there can be none: a claim so large that even no noise would not refute it."""
+def _told(run: Callable[[], Verdict], copies: int = 1) -> Outcome:
+    """Return the verdict for one record, or that there can be none: even no noise would not refute so large a claim."""
     try:
-        return run()
+        found = run()
+        return replace(found, lower=found.lower / copies, claim=found.claim / copies, control=found.control / copies)
     except AuditError as blind:
         return blind
 
@@ -133,7 +134,7 @@ def two_world_step(method: Any, t: int, *, releases: int = 6000, broken: Any = N
         copies = min(max(1, math.ceil(TARGET / mu)), COPIES)
         worlds = _world(test, name, copies), _world(silent, name, copies, calls=1)
         setting: dict[str, Any] = {"claim": copies * mu, "releases": releases, "confidence": CONFIDENCE}
-        yield name, _told(partial(statistics.two_world, *worlds, **setting))
+        yield name, _told(partial(statistics.two_world, *worlds, **setting), copies)
 
 
 def _world(test: Bench, name: str, copies: int, calls: int | None = None) -> statistics.World:
@@ -158,7 +159,7 @@ def two_world_release(
         shift = max(1, math.ceil(TARGET / mu))
         worlds = [_numbers(m.allowance, t, name, shift) for m in (broken or method, scaled(method, 0.0))]
         setting: dict[str, Any] = {"claim": shift * mu, "releases": releases, "confidence": CONFIDENCE}
-        yield name, _told(partial(statistics.two_world, *worlds, **setting))
+        yield name, _told(partial(statistics.two_world, *worlds, **setting), shift)
 
 
 def _numbers(plan: Allowance, t: int, name: str, shift: int) -> statistics.World:
