@@ -17,6 +17,7 @@ from cofactor.assurance.joint_worlds import joint
 from cofactor.assurance.worst_case import kinds, scaled, small_clients, step_of
 from cofactor.privacy import bounded
 from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.errors import HostileInputError
 from cofactor.privacy.grid import on_grid
 
 SEED = {"insecure_seed": 1}
@@ -185,6 +186,48 @@ def test_rows_of_extreme_size_tell_no_more_than_others(by: str) -> None:
     found = joint(method, *attack("dp-moments", method, by), releases=100)
     assert found.passed
     assert found.possible > 0.3 * found.claim
+
+
+# --- states that a server makes up ---
+
+
+def extreme(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Return numbers of ordinary, of all, of nearly the same, or of very different sizes."""
+    a, sizes = rng.standard_normal(shape), 10.0 ** rng.uniform(-9, 9, shape)
+    rows = sizes if len(shape) == 1 else sizes[:, :1]
+    return [a, np.sign(a) * sizes, 1e8 + 1e-7 * a, np.abs(a) * rows, rng.random(shape[-1]) * rows][rng.integers(5)]
+
+
+@pytest.mark.parametrize("name", BY_RECORD)
+def test_no_row_moves_a_release_by_more_than_its_bound_in_any_state(name: str) -> None:
+    """Without secure sums nobody's honesty but the client's own matters: not that of whoever sends the state."""
+    method, rng, tried = make(name), np.random.default_rng(0), 0
+    for _ in range(60):
+        X = rng.random((rng.integers(0, 60), 6)) ** rng.integers(1, 6)
+        more = np.insert(X, rng.integers(len(X) + 1), rng.random(6), axis=0)
+        shared, t = method.start(6, rng).broadcast(), int(rng.integers(method.rounds))
+        factor = extreme(rng, shared.factor.shape)
+        extra = {n: extreme(rng, a.shape) if np.ndim(a) and n != "features" else a for n, a in shared.extra.items()}
+        extra |= {n: np.float64(10.0 ** rng.uniform(-9, 3)) for n in extra if n in ("bound", "short")}
+        extra |= {n: np.bool_(rng.random() < 0.7) for n in extra if n == "second"}
+        extra |= {n: rng.integers(0, 6, 6) for n in extra if n == "features"}
+        shared = shared._replace(factor=factor, extra=extra)
+        try:
+            method.check(shared, 6)
+        except HostileInputError:
+            continue
+        tried += 1
+        old, new = method.sums(X, shared, t), method.sums(more, shared, t)
+        for array, bound in method.bounds(shared, t).items():
+            assert np.linalg.norm(np.ravel(new[array] - old[array])) <= bound * (1 + 1e-9), (array, t)
+    assert tried > 20
+
+
+def test_what_is_out_of_the_grid_is_cut_off_and_no_error() -> None:
+    """An error would tell how many rows there are: the state says how much each of them counts."""
+    allowance = make("dp-moments").allowance
+    found = allowance.release(0, {"sum": np.array([1e30, 0.0])}, {"sum": 1.0}, np.random.default_rng(0))
+    assert 1e10 < found.arrays["sum"][0] < 1e12
 
 
 # --- what a row does to all others ---

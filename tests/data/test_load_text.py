@@ -263,6 +263,16 @@ def test_in_a_private_run_a_header_is_not_guessed(tmp_path: Path) -> None:
         load.read(tmp_path / "a.csv", guesses=False)
 
 
+def test_in_a_private_run_a_file_may_have_names_and_no_rows(tmp_path: Path) -> None:
+    """A client that lost its last row ended the run for all, in text alone of all formats."""
+    for text, names in (("x,y\n", ["x", "y"]), (",x,y\n", ["x", "y"])):
+        (tmp_path / "a.csv").write_text(text)
+        table = load.read(tmp_path / "a.csv", guesses=False)
+        assert (table.X.shape, table.feature_names) == ((0, 2), names)
+        with pytest.raises(DataError, match="expected rows of numbers below the header, found none"):
+            load.read(tmp_path / "a.csv")
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_whether_a_column_is_told_does_not_depend_on_rows(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"

@@ -13,9 +13,10 @@ from cofactor import run
 from cofactor.engines import flare_clients
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.flare import Flare
-from cofactor.engines.flare_clients import REFUSALS, LeftOut, Patience, Refused, Short
+from cofactor.engines.flare_clients import Patience
 from cofactor.engines.flare_format import FormatError, pack, unpack
 from cofactor.engines.flare_member import Desk
+from cofactor.engines.flare_refusals import REFUSALS, LeftOut, Refused, Short
 from cofactor.engines.named import named
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
@@ -205,6 +206,17 @@ def test_a_late_answer_counts_for_neither_side(name, monkeypatch):
     assert [r.participants for r in found.history] == [4, 4, 3, 4, 4]
     assert told[0] == ("c3", "took longer than 3 s; the others go on")
     assert told[-1] == ("c3", "answers again")
+
+
+def test_a_run_that_is_to_pause_waits_for_nobody_who_is_silent():
+    Xs, told = blocks(), []
+    method, plan = catalog.make("exact", 3, start="random"), Plan(rounds=6, seed=1)
+    more = {"patience": Patience(silence=600), "tell": lambda c, what: told.append((c, what))}
+    engine, _ = flare_over(method, Xs, plan, tamper=lambda c, frame, reply: None if c == "c1" else reply, **more)
+    engine.clients.stop = lambda: bool(told)
+    with pytest.raises(Short, match="the run was asked to pause"):
+        run(method, Xs, plan, engine=engine)
+    assert told == [("c1", "does not answer")]
 
 
 def test_silence_is_noticed_and_too_few_answers_end_the_job_not_the_run(tmp_path):

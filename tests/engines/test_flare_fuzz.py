@@ -11,9 +11,10 @@ from tests.helpers.hostile import damaged, mutated, verb_of
 
 from cofactor.engines import flare_replies
 from cofactor.engines.flare import Flare, FlareSession
-from cofactor.engines.flare_clients import REFUSALS, Clients, Patience, Refused, Short
+from cofactor.engines.flare_clients import Clients, Patience
 from cofactor.engines.flare_format import FormatError, pack, unpack
 from cofactor.engines.flare_member import AFTER_STEP, WORK, Desk, Member
+from cofactor.engines.flare_refusals import REFUSALS, Refused, Short
 from cofactor.federation import policy, server_job
 from cofactor.federation.client_job import ClientJob
 from cofactor.federation.own_run import Own
@@ -114,6 +115,7 @@ def harassed(tmp_path, terms, each, *, paused=False):
 RUNS = {
     "open": {"rounds": 3, "prepare": "library,log1p,hvg=6"},
     "masked": {"rounds": 3, "prepare": "library,log1p,hvg=6", "secure": True},
+    "drawn": {"rounds": 3, "participation": 0.5, "seed": 1},
     "private": {"method": "dp-nmf", "epsilon": 1.0, "delta": 1e-6, "rounds": 3},
 }
 
@@ -130,7 +132,7 @@ def test_no_frame_of_a_server_moves_a_client_in_any_order_of_a_run(tmp_path):
         if kind != "private":  # whose noise is another one
             _, quiet = harassed(tmp_path / "quiet" / kind, terms, 0)
             np.testing.assert_array_equal(folder.factor()[0], quiet.factor()[0])
-    assert set(sent) == {*flare_replies.REPLIES, *WORK, *AFTER_STEP} - {"do", "join"}
+    assert set(sent) == {*flare_replies.REPLIES, *WORK, *AFTER_STEP} - {"do"}
     assert sum(sent.values()) >= COUNT
     assert len(policy.spent(tmp_path / "private" / "bob")) == 1
 

@@ -11,9 +11,10 @@ from tests.helpers.hostile import WILD, damaged, mutated, verb_of
 
 from cofactor import run
 from cofactor.engines import flare_replies
-from cofactor.engines.flare_clients import REFUSALS, Clients, LeftOut, Patience, Refused, Short
+from cofactor.engines.flare_clients import Clients, Patience
 from cofactor.engines.flare_format import FormatError, pack, unpack
 from cofactor.engines.flare_member import AFTER_STEP, WORK
+from cofactor.engines.flare_refusals import REFUSALS, LeftOut, Refused, Short
 from cofactor.federation import server_job
 from cofactor.federation.client_job import ClientJob
 from cofactor.federation.features import Said

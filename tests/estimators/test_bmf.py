@@ -9,7 +9,9 @@ from scipy import sparse
 
 from cofactor import FederatedBMF, FederatedNMF, boolean
 from cofactor.data import synthetic
+from cofactor.kinds.kind import Score
 from cofactor.methods import catalog
+from cofactor.privacy import Privacy
 from cofactor.types import CofactorError, DataError
 
 
@@ -126,6 +128,14 @@ def test_an_empty_model_warns():
     X = np.random.default_rng(0).random((40, 30)) < 0.02
     with pytest.warns(UserWarning, match="model is empty.* swamps the signal"):
         FederatedBMF(3, method="asso", align=None, sweeps=0, random_state=0).fit(np.array_split(X, 8))
+
+
+def test_whether_an_empty_private_model_warns_does_not_depend_on_rows():
+    model = FederatedBMF(2, method="asso", privacy=Privacy(1, 1e-3, "client"))
+    model.components_ = np.zeros((2, 5), np.uint8)
+    for error in (0.0, 1.0):
+        with pytest.warns(UserWarning, match="model is empty"):
+            model._conclude(Score(error, None), None)
 
 
 def test_data_without_ones_do_not_warn():

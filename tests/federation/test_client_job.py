@@ -14,8 +14,9 @@ from tests.helpers.client_jobs import NAMES, federation, home_of, said, terms_of
 from tests.helpers.federation import blocks
 
 from cofactor import FederatedNMF, __version__, files, run
-from cofactor.engines.flare_clients import REFUSALS, Patience, Refused
+from cofactor.engines.flare_clients import Patience
 from cofactor.engines.flare_format import unpack
+from cofactor.engines.flare_refusals import REFUSALS, Refused
 from cofactor.federation import hand_over, policy, server_job
 from cofactor.federation.client_job import ClientJob
 from cofactor.federation.own_run import Own, OwnRun
@@ -165,6 +166,9 @@ REFUSING = [
     ("epsilon = 0.5", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6}, "epsilon"),
     ("total_epsilon = 0.5", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6}, "total"),
     ("private = true", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6, "insecure_noise_seed": 1}, "private"),
+    ("epsilon = 1.0", {"method": "dp-moments", "epsilon": 1.0, "delta": 0.999}, "delta"),  # which hides nothing
+    ("least_rows = 31", {"method": "dp-moments", "epsilon": 1e9, "delta": 1e-6}, "limits"),
+    ("least_rows = 31", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6, "insecure_noise_seed": 1}, "rows"),
 ]
 
 
@@ -485,11 +489,54 @@ def test_what_a_client_says_before_a_private_run_depends_on_no_row(tmp_path):
     X = np.random.default_rng(0).random((20, 5)).astype(np.float32)
     large = np.vstack([X, np.full((1, 5), 2.0**41, np.float32)])
     terms = terms_of(names=["alice", "bob"], method="dp-moments", epsilon=1.0, delta=1e-6, rounds=None)
-    text = policy.TEXT.replace("least_rows = 1 ", "least_rows = 20 ")
-    assert text != policy.TEXT
+    text = "least_rows = 20\nepsilon = 1.0\n"
     told = []
     for j, data in enumerate((X, large, X[:19], X[:1], X[:0])):
         home = home_of(tmp_path / str(j) / "alice", data, text)
         told.append(said(ClientJob(json.loads(json.dumps(terms.plain())), Own.read(home)))["v"])
     assert all(one == told[0] for one in told)
     assert (told[0]["features"], told[0]["dtype"], told[0]["rows"]) == (5, "<f4", None)
+
+
+NO_STATES = {
+    "a feature that there is not": {"features": np.arange(5) + 5},
+    "a centre of other features": {"center": np.zeros(4)},
+    "a centre out of any range": {"center": np.full(5, 1e300)},
+    "no bound": {"bound": np.float64(0)},
+    "one array more": {"other": np.zeros(3)},
+}
+
+
+def settled_job(home, X, **settings):
+    """Return a client that has settled a private run over five features."""
+    private = {"names": ["alice", "bob"], "epsilon": 1.0, "delta": 1e-6, "rounds": None, **settings}
+    job = ClientJob(json.loads(json.dumps(terms_of(**private).plain())), Own.read(home_of(home, X)))
+    assert "v" in said(job)
+    return job, {
+        **{"number": 0, "clients": 2, "width": 5, "union": False, "columns": np.arange(5), "features": 5},
+        **{"rows": None, "groups": None, "dtype": "<f8", "known": {}},
+    }
+
+
+@pytest.mark.parametrize("what", NO_STATES)
+def test_a_server_that_lies_learns_no_row_from_what_a_private_client_fails_at(tmp_path, what):
+    """Without rows nothing failed, with one it did: whether the last row is there was told, whatever epsilon is."""
+    told = []
+    for rows in (0, 1, 20):
+        job, order = settled_job(tmp_path / str(rows), np.ones((rows, 5)), method="dp-moments")
+        assert "v" in said(job, "settle", order, seq=2)
+        state = job.member.method.start(5, np.random.default_rng(0)).broadcast()
+        state = state._replace(extra={**state.extra, **NO_STATES[what]})
+        told.append(said(job, "step", {"t": 0, "counted": -1, "shared": state, "work": None}, seq=3))
+        assert "v" in said(job, "finish", {"factor": np.full((3, 5), 1e308)}, seq=4)  # nor at the end
+        assert said(job, "finish", {"factor": np.ones((9, 5))}, seq=5)["no"] == "order"
+    assert told == [{"run": "r1", "seq": 3, "no": "failed"}] * 3
+
+
+def test_steps_of_single_rows_are_as_the_terms_say_whatever_the_server_has_learned(tmp_path):
+    """A target of its own made rows of some size overflow, and the client then said that its data cannot be used."""
+    for size in (1.0, 1e-290):
+        job, order = settled_job(tmp_path / str(size), np.full((3, 5), size), method="dp-moments", prepare="library")
+        wrong = {**order, "known": {"prepare.0.target": np.array(1e38, np.float32)}}
+        assert said(job, "settle", wrong, seq=2)["no"] == "order"
+        assert "v" in said(job, "settle", order, seq=3)

@@ -8,7 +8,8 @@ from tests.helpers.client_jobs import NAMES, federation, terms_of
 from tests.helpers.federation import blocks
 
 from cofactor import metrics, run
-from cofactor.engines.flare_clients import Patience, Short, Unfit
+from cofactor.engines.flare_clients import Patience
+from cofactor.engines.flare_refusals import Short, Unfit
 from cofactor.engines.host import address
 from cofactor.federation import going_on
 from cofactor.federation.terms import RunTerms

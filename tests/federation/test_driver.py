@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.helpers.client_jobs import terms_of
 
-from cofactor.engines.flare_clients import LeftOut, Patience, Refused, Short
+from cofactor.engines.flare_clients import Patience
+from cofactor.engines.flare_refusals import LeftOut, Refused, Short
 from cofactor.federation import driver, server_job
 from cofactor.federation.invite import Federation
 from cofactor.federation.server_job import outcome
@@ -77,3 +79,27 @@ def test_a_refusal_ends_it_and_a_client_that_is_left_out_does_not(tmp_path):
     private = RunTerms("r1", terms_of(method="dp-nmf", epsilon=1.0, delta=1e-6).config, Patience(least=3))
     with pytest.raises(CofactorError, match="bob: given up, and a private run cannot begin anew"):
         runs(tmp_path / "3", [(LeftOut(["bob"]), 0)], private).run()
+
+
+class Connected:
+    """A session that says when clients have connected last."""
+
+    def __init__(self, **seen):
+        self.seen = seen
+
+    def get_connected_client_list(self):
+        return [SimpleNamespace(name=name, last_connect_time=at) for name, at in self.seen.items()]
+
+
+def test_a_client_that_was_started_anew_is_not_waited_for_until_it_is_given_up(tmp_path, monkeypatch):
+    """It waited for the whole of ``silence``, a minute by default, before it took part again."""
+    monkeypatch.setattr(driver.time, "time", lambda: 1000.0)
+    for terms, anew in ((terms_of(), True), (terms_of(method="dp-nmf", epsilon=1.0, delta=1e-6), False)):
+        made = runs(tmp_path / str(anew), [], terms)
+        lines = [json.dumps(server_job.event("bob", what)) for what in ("does not answer", "answers again")]
+        made._progress({"events.jsonl": lines[:1]})
+        for at, back in ((900.0, False), (1000.0 + driver.RETURN + 1, False), (1000.0 + driver.ANEW + 1, anew)):
+            made.session = Connected(bob=at, alice=2000.0)
+            assert made._is_back() is back
+        made._progress({"events.jsonl": lines[1:]})
+        assert made._is_back() is False

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from cofactor import run
+from cofactor import FederatedNMF, run
 from cofactor.engines.inline import Inline
 from cofactor.local import arrays, devices, divergence
 from cofactor.local.kernels import descent
@@ -12,6 +12,7 @@ from cofactor.local.placed import placed, to_host
 from cofactor.local.streamed import Streamed
 from cofactor.local.updates import HALS, ProximalCD
 from cofactor.methods import catalog
+from cofactor.privacy import Privacy
 from cofactor.types import CofactorError, DataError, Stats
 
 torch = pytest.importorskip("torch")
@@ -146,3 +147,10 @@ def test_rounds_of_kullback_leibler_keep_rows_and_codes_there():
         np.testing.assert_allclose(b @ there.factor, a @ here.factor, rtol=2e-2, atol=2e-2)
         least, found = (divergence.divergence(x, w @ r.factor, 1) for w, r in ((a, here), (b, there)))
         assert least * (1 - 1e-6) <= found <= least * (1 + 1e-4)
+
+
+def test_rows_of_a_private_run_are_in_memory():
+    """Whether they fit on a device, and in which type they are held there, depends on them."""
+    X = np.random.default_rng(0).random((20, 5))
+    with pytest.raises(DataError, match="client 0: expected rows in memory in a private run, found some on a device"):
+        FederatedNMF(2, privacy=Privacy(1, 1e-6)).fit(devices.place(X, "cpu"))

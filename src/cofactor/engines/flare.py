@@ -16,9 +16,10 @@ from threadpoolctl import threadpool_limits
 
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work, check_message
-from cofactor.engines.flare_clients import Clients, LeftOut, Short
+from cofactor.engines.flare_clients import Clients
 from cofactor.engines.flare_format import FormatError
 from cofactor.engines.flare_member import AFTER_STEP, WORK
+from cofactor.engines.flare_refusals import LeftOut, Short
 from cofactor.engines.history import Round, adds_up
 from cofactor.engines.team import Team
 from cofactor.method import Method

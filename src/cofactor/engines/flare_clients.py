@@ -14,61 +14,12 @@ from typing import Any, Protocol
 
 from cofactor.engines import flare_replies
 from cofactor.engines.flare_format import FormatError, pack, same, unpack
-from cofactor.types import ClientError
+from cofactor.engines.flare_refusals import PAUSED, REFUSALS, LeftOut, Refused, Short
 
 LOOK, AGAIN, PING = 0.5, 1.0, 2.0
 """Seconds: how often somebody looks around, sends an order again that did not arrive, and asks who is silent."""
 
-GIVEN_UP = "was silent for"
-
-REFUSALS = {
-    "format": "what arrived was no order",
-    "order": "the order was not the next one, or not what the run allows",
-    "method": "its policy does not allow this method",
-    "rows": "it has fewer rows than its policy asks for",
-    "epsilon": "its policy does not allow so large an epsilon for one run",
-    "total": "its policy does not allow more: what all runs together have cost is too much",
-    "private": "its policy allows private runs only",
-    "secure": "its policy asks for secure summation",
-    "keys": "its policy asks for keys that clients have exchanged beforehand, and not all are there",
-    "ledger": "its ledger over runs cannot be charged; its own log says why",
-    "approval": "a person there has not approved the run yet",
-    "denied": "a person there has denied the run",
-    "terms": "it knows this run by other terms, and a name stands for one run only",
-    "disk": "it cannot write what a run needs, since its disk is full",
-    "data": "its data cannot be used for this run; its own log says why",
-    "changed": "its data are not those that the run began with",
-    "states": "it does not hold the states of that round",
-    "released": "it has released that round already, and never releases one twice",
-    "failed": "it failed; its own log says why",
-    "version": "it runs another version of cofactor than the coordinator; all need the same (`cofactor --version`)",
-    "reply": "its reply was not what the method sends",
-}
-"""All that a client ever says instead of an answer: fixed texts, nothing of its data, files or errors."""
-
-
-class Refused(ClientError):
-    """A client refuses, for one of the known reasons."""
-
-    def __init__(self, code: str, client: str = "") -> None:
-        super().__init__(f"client {client}: {REFUSALS[code]}." if client else REFUSALS[code])
-        self.code, self.client = code, client
-
-
-class Short(ClientError):
-    """Too few clients answered to go on; the run can be resumed when they are back."""
-
-
-class LeftOut(ClientError):
-    """Clients were given up whose part stays in the sums of the others: these begin anew without them."""
-
-    def __init__(self, clients: Sequence[str]) -> None:
-        super().__init__(f"{', '.join(clients)}: given up; the others begin anew.")
-        self.clients = list(clients)
-
-
-class Unfit(LeftOut):
-    """Clients have come late whose data do not fit the run: the others go on without them."""
+GIVEN_UP, SILENT = "was silent for", "does not answer"
 
 
 class Wire(Protocol):
@@ -113,13 +64,17 @@ class _Pending:
 
 @dataclass
 class Clients:
-    """All clients of a run, in their order; ``tell`` hears of every fault and of what was done."""
+    """All clients of a run, in their order; ``tell`` hears of every fault and of what was done.
+
+    ``stop`` says whether the run is to pause: then nobody waits for clients that are silent.
+    """
 
     wire: Wire
     names: Sequence[str]
     run: str
     patience: Patience = field(default_factory=Patience)
     tell: Callable[[str, str], Any] = lambda client, what: None
+    stop: Callable[[], bool] = lambda: False
     largest: int = 1 << 31
     absent: set[int] = field(default_factory=set)
     wrong: set[int] = field(default_factory=set)
@@ -274,7 +229,7 @@ class Clients:
         if j not in self._silent:
             self._silent[j] = time.monotonic()
             if j not in self.absent:
-                self.tell(self.names[j], "does not answer")
+                self.tell(self.names[j], SILENT)
 
     def _heard(self, j: int) -> None:
         if j in self._silent or j in self.absent:
@@ -284,6 +239,8 @@ class Clients:
 
     def _look_after(self) -> None:
         """Send again what did not arrive, ping those that are silent, and give up those that are silent for long."""
+        if not self._silent.keys().isdisjoint(self._pending) and self.stop():
+            raise Short(PAUSED)
         now = time.monotonic()
         for j, order in list(self._pending.items()):
             if order.ticket is None and now >= order.again:

@@ -20,8 +20,8 @@ from threadpoolctl import ThreadpoolController
 from cofactor.engines import secure
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Work
-from cofactor.engines.flare_clients import Refused
 from cofactor.engines.flare_format import FormatError, order_of, refusal, reply_to
+from cofactor.engines.flare_refusals import Refused
 from cofactor.engines.host import Host
 from cofactor.engines.team import Team
 from cofactor.method import Method
@@ -265,7 +265,21 @@ class Member:
         [factor] = told(value, factor=np.ndarray)
         if factor.ndim != 2 or factor.shape[1] != self.data.shape[1] or not np.isfinite(factor).all():
             raise Refused("order")
+        if self.method.traits.allowance is not None:
+            return self._finish_untold(factor)
+        return self._finish(factor)
+
+    def _finish(self, factor: Array) -> Any:
         work = [self.close] if self.close is not None else []
         with self._blas():
             done = self.host.finish(factor, work)
         return done.findings[0] if done.findings else None
+
+    def _finish_untold(self, factor: Array) -> None:
+        """Finish a private run, which says nothing: not even that it failed, which would tell of rows."""
+        if factor.shape != self.shape:
+            raise Refused("order")
+        try:
+            self._finish(factor)
+        except Exception:
+            LOG.exception("the codes for the final factor could not be found or written")

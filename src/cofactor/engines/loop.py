@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,13 +66,12 @@ def run(
     if devices.are_tensors(Xs):  # only now: what a plan refuses, it refuses before anybody looks at the data
         more: dict[str, Any] = {"engine": engine, "callbacks": callbacks, "checkpoint": checkpoint, "watch": watch}
         more |= {"start": devices.plain(start), "begun": begun, "charges": charges, "work": work}
-        return _of_tensors(run(method, devices.settled(Xs), plan, **more), Xs)
+        data = devices.settled(Xs, here=formed.traits.allowance is not None)
+        return _of_tensors(run(method, data, plan, **more), Xs)
     method, engine = formed, carried
     draw = _drawing(plan, Xs)
-    with (
-        engine.open(method, Xs, plan) as session,
-        paying.opened(method, session, engine.team, checkpoint, charges) as till,
-    ):
+    opened = partial(paying.opened, method, team=engine.team, checkpoint=checkpoint, charges=charges)
+    with engine.open(method, Xs, plan) as session, opened(session=session) as till:
         _check_start(start, method, session.n_features)
         paying.check_noise(method, masks=session.masks)
         if plan.stream is not None:

@@ -144,7 +144,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if plan.privacy is not None:
             preparation.check_private()
             refuse_shown(self.features, groups=groups)
-        came, X = X, devices.settled(X)
+        came, X = X, devices.settled(X, here=plan.privacy is not None)
         held = self._held(X, groups, plan, preparation)
         preparation, whole = self._prepared(preparation, held, plan, engine)
         start = given.start(held, whole)

@@ -159,7 +159,8 @@ class FederatedBMF(Kept):
 
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.reconstruction_err_ = score.error
-        if score.error > 0 and not self.components_.any():
+        seen = self._budget is None  # in a private fit whether there is a warning must not depend on rows
+        if not self.components_.any() and (score.error > 0 or not seen):
             warnings.warn(
                 f"The model is empty: no component of {len(self.components_)} was left after rounding. The noise level "
                 "swamps the signal, or the clients have too few rows; try fewer components, fewer clients or cleaner "

@@ -13,8 +13,8 @@ from cofactor import __version__, kinds
 from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.table import Table
 from cofactor.data.preparation import Asked, Preparation
-from cofactor.engines.flare_clients import Refused
 from cofactor.engines.flare_member import Desk, Member, told, told_nothing
+from cofactor.engines.flare_refusals import Refused
 from cofactor.engines.secure import in_words
 from cofactor.engines.totals import Question, Totals
 from cofactor.federation import hand_over
@@ -77,8 +77,7 @@ class ClientJob:
         if policy.keys and terms.config.secure and not exchanged:
             raise Refused("keys")
         X = self._data()
-        if terms.config.privacy is None:  # one row more or less would be told; noise protects small clients
-            policy.check_rows(X.shape[0])
+        policy.check_rows(X.shape[0], terms.config)
         policy.check_approved(home, terms)
         self.digest = sha256(self.own.data)
         if not self._first("data.json", self.digest):

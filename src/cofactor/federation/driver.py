@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cofactor.engines.flare_clients import GIVEN_UP
+from cofactor.engines.flare_clients import GIVEN_UP, SILENT
 from cofactor.federation import kits
 from cofactor.federation.going_on import copy
 from cofactor.federation.invite import Federation, unreachable
@@ -23,8 +23,9 @@ from cofactor.federation.terms import RunTerms
 from cofactor.jobs.folder import RunFolder
 from cofactor.types import CofactorError
 
-POLL, RECONNECT, RETURN = 1.0, 600.0, 5.0
-"""Seconds between two looks, for a server to come back, and of a client's sign of life after it was given up."""
+POLL, RECONNECT, RETURN, ANEW = 1.0, 600.0, 5.0, 15.0
+"""Seconds between two looks, for a server to come back, of a client's sign of life after it was given up, and after it
+fell silent: a line that was cut is whole again by then, for the job too."""
 IDLE = 20
 """So many jobs in a row may come to nothing."""
 NOTE = "federation.json"
@@ -66,6 +67,7 @@ class Driver:
         self.own = _lines(out / EVENTS)
         self.seen = {"history.jsonl": 0, EVENTS: 0}
         self.lost: dict[str, float] = {}
+        self.quiet: dict[str, float] = {}
         self.born: Any = None
 
     def run(self) -> RunFolder:
@@ -130,6 +132,7 @@ class Driver:
     def _follow(self, job: str) -> dict[str, Any]:
         """Watch a job to its end, and bring its files back; a job that vanished with its server is short."""
         self.lost.clear()
+        self.quiet.clear()
         while True:
             time.sleep(POLL)
             status = str(self.surely(lambda: self.session.get_job_meta(job).get("status"), vanished="gone"))
@@ -166,17 +169,29 @@ class Driver:
                     file.write(text + "\n")
                 self.seen[name] += 1
                 self.tell(kind, line)
-                if kind == "event" and GIVEN_UP in line["what"]:
-                    self.lost[line["client"]] = time.time()
-                elif kind == "event":
-                    self.lost.pop(line["client"], None)
+                if kind == "event":
+                    self._note(line["client"], line["what"])
+
+    def _note(self, client: str, what: str) -> None:
+        """Remember who is silent, who was given up for it, and who is back."""
+        for found, word in ((self.lost, GIVEN_UP), (self.quiet, SILENT)):
+            if word in what:
+                found[client] = time.time()
+            else:
+                found.pop(client, None)
 
     def _is_back(self) -> bool:
-        """Whether a client that was lost in mid-run has connected again: the next job will have it from its start."""
-        if not self.lost:
+        """Whether a client that was lost in mid-run has connected again: the next job will have it from its start.
+
+        One that is silent in the job and yet connected for a while was started anew, without the job. A private run
+        waits until it is given up: its round could not be repeated.
+        """
+        quiet = {} if self.terms.config.privacy is not None else self.quiet
+        if not (self.lost or quiet):
             return False
         found = {info.name: info.last_connect_time for info in self.session.get_connected_client_list()}
-        return any(found.get(name, 0) > since + RETURN for name, since in self.lost.items())
+        back = [found.get(name, 0) > since + RETURN for name, since in self.lost.items()]
+        return any(back) or any(found.get(name, 0) > since + ANEW for name, since in quiet.items())
 
     def _fetch(self, job: str, status: str) -> dict[str, Any]:
         """Bring the run folder back, and show what came after the last look; without one, the job died in mid-run."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cofactor.engines.flare_clients import Unfit
+from cofactor.engines.flare_refusals import Unfit
 from cofactor.engines.recalled import Recalled
 from cofactor.federation.features import Common, Said, common
 from cofactor.federation.terms import RunTerms

@@ -20,7 +20,7 @@ from cofactor.data import load
 from cofactor.data.formats.table import Table
 from cofactor.data.tables import check_distinct
 from cofactor.engines.contract import Answer, Client, message_bytes, shared_bytes
-from cofactor.engines.flare_clients import Refused
+from cofactor.engines.flare_refusals import Refused
 from cofactor.engines.history import Round, stage_of
 from cofactor.files import atomic
 from cofactor.jobs import new_rows

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cofactor import records
-from cofactor.engines.flare_clients import Refused
+from cofactor.engines.flare_refusals import Refused
 from cofactor.federation.terms import RunTerms
 from cofactor.files import atomic, held, read_toml
 from cofactor.jobs.config import Config
@@ -19,9 +19,10 @@ from cofactor.types import CofactorError
 FILE, SPENT = "policy.toml", "spent.json"
 TEXT = """# What this client allows. Every run is checked against this file here, before anything leaves.
 # methods = ["exact", "oneshot"]   # allowed methods; without this line, all
-least_rows = 1                     # refuse runs without noise if the data have fewer rows
+least_rows = 1                     # refuse runs without noise if the data have fewer rows; others need an epsilon below
 # epsilon = 1.0                    # largest epsilon of one run
 # total_epsilon = 3.0              # largest sum of the epsilons of all runs
+delta = 1e-5                       # largest delta of one run, where there is a largest epsilon
 private = false                    # true: only runs with an epsilon
 # ledger = "site.jsonl"            # charge private runs here, too (`cofactor ledger new HOME/site.jsonl`)
 secure = false                     # true: only runs with secure summation
@@ -47,6 +48,7 @@ class Policy:
     least_rows: int = 1
     epsilon: float | None = None
     total_epsilon: float | None = None
+    delta: float = 1e-5
     private: bool = False
     ledger: str | None = None
     secure: bool = False
@@ -71,9 +73,20 @@ class Policy:
             if self.private or limits:
                 raise Refused("private")
             return
-        if config.privacy.insecure_seed is not None and (self.private or limits):
-            raise Refused("private")
+        if config.privacy.insecure_seed is not None:
+            if self.private or limits:
+                raise Refused("private")
+            return
+        if self.least_rows > 1 and not limits:  # else any epsilon would do to get around it
+            raise Refused("limits")
+        if not within(config.privacy.delta, self._most_delta):
+            raise Refused("delta")
         self._check_epsilon(config.privacy.epsilon, home, run)
+
+    @property
+    def _most_delta(self) -> float | None:
+        """The largest delta; with a larger one any epsilon is small, and hides nothing."""
+        return self.delta if (self.epsilon, self.total_epsilon) != (None, None) else None
 
     def _check_epsilon(self, epsilon: float, home: Path, run: str) -> None:
         if not within(epsilon, self.epsilon):
@@ -82,9 +95,10 @@ class Policy:
         if not within(others + epsilon, self.total_epsilon):
             raise Refused("total")
 
-    def check_rows(self, rows: int) -> None:
-        """Refuse to take part with too few rows."""
-        if rows < self.least_rows:
+    def check_rows(self, rows: int, config: Config) -> None:
+        """Refuse to take part with too few rows; where there is noise, one row more or less must not be told."""
+        noise = config.privacy is not None and config.privacy.insecure_seed is None
+        if not noise and rows < self.least_rows:
             raise Refused("rows")
 
     def check_cost(self, method: Method, home: Path, run: str, *, note: bool = True) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,8 @@ from cofactor.data.preparation import TEXT, Asked, Preparation
 from cofactor.data.steps import Step
 from cofactor.engines.contract import Answer, Engine, Session, Wrapping
 from cofactor.engines.flare import Flare
-from cofactor.engines.flare_clients import Clients, Short
+from cofactor.engines.flare_clients import Clients
+from cofactor.engines.flare_refusals import Refused, Short
 from cofactor.engines.totals import totals
 from cofactor.federation.terms import RunTerms
 from cofactor.method import Method
@@ -86,7 +87,13 @@ def markers(engine: Flare, clients: Clients, factor: Array, t: int) -> Engine | 
 
 
 def prepared(X: Data, steps: Sequence[Step], known: Mapping[str, Array]) -> Data:
-    """Client: return its rows after some steps, with what all have learned."""
+    """Client: return its rows after some steps, with what all have learned.
+
+    Only steps that ask can have learned anything: the others are as the terms of the run say, whatever the server does.
+    """
+    may = {f"{TEXT}.{i}.{f.name}" for i, step in enumerate(steps) if step.asks for f in fields(step)}  # type: ignore[arg-type]
+    if not set(known) <= may:
+        raise Refused("order")
     if not steps:
         return X
     text = Preparation(tuple(steps)).text

@@ -17,8 +17,9 @@ from cofactor.assurance.writing import Party
 from cofactor.data.preparation import Preparation
 from cofactor.engines.contract import check_message
 from cofactor.engines.flare import Flare
-from cofactor.engines.flare_clients import Clients, LeftOut, Refused, Short, Unfit, Wire
+from cofactor.engines.flare_clients import Clients, Wire
 from cofactor.engines.flare_format import FormatError
+from cofactor.engines.flare_refusals import PAUSED, LeftOut, Refused, Short, Unfit
 from cofactor.engines.secure import in_words
 from cofactor.federation import going_on, questions
 from cofactor.federation.features import Common, Said
@@ -73,6 +74,8 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
     """Carry a run over the clients of a federation, from where its folder ends."""
     log = Log(out)
     clients = Clients(wire, terms.names, terms.run, terms.patience, log)
+    if terms.config.privacy is None:  # of a private run no round that was left in the middle can be repeated
+        clients.stop = stop
     clients.meet()
     said = _hello(clients, log)
     found, dtype = going_on.agreed(terms, said, out)
@@ -109,7 +112,7 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
 
     def ends(line: Any, shared: Any) -> bool:
         if stop():
-            raise Short("the run was asked to pause; it can be resumed.")
+            raise Short(PAUSED)
         return False
 
     log("", f"begins after {time.time() - started:.1f} s")

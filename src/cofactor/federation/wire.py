@@ -11,7 +11,7 @@ from nvflare.apis.fl_constant import ReservedKey, ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from cofactor.engines.flare_clients import Short
+from cofactor.engines.flare_refusals import Short
 
 TOPIC, FRAME = "cofactor", "frame"
 LONGEST = 86_400.0

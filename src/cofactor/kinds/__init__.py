@@ -15,6 +15,7 @@ from cofactor.kinds.kind import Kind
 from cofactor.kinds.numbers import BLOCKED, CLUSTERED, GAPPED, NON_NEGATIVE
 from cofactor.kinds.rated import RATED
 from cofactor.kinds.zero_one import ZERO_ONE
+from cofactor.local import arrays
 from cofactor.method import Method
 from cofactor.types import Data, DataError, unknown
 
@@ -68,6 +69,8 @@ def check_one(
 
     In a ``private`` run it may have no rows, and floats stay as wide as they are: others would see what is in them.
     """
+    if private and arrays.is_placed(X):  # what fits there, and in which type, depends on the rows
+        raise DataError(f"client {client}: expected rows in memory in a private run, found some on a device.")
     nothing = private and X.shape[0] == 0
     try:
         found = kind.check(np.zeros((1, X.shape[1]), X.dtype), client)[:0] if nothing else kind.check(X, client)

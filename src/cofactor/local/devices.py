@@ -148,18 +148,20 @@ def plain(a: Any) -> Any:
     return a.detach().cpu().numpy() if is_tensor(a) else np.asarray(a) if isinstance(a, Placed) else a
 
 
-def settled(X: Any) -> Any:
+def settled(X: Any, *, here: bool = False) -> Any:
     """Return what a user holds, one matrix or a list of clients, as this package takes it.
 
-    A tensor in memory is the array that shares it, one on a device data there; anything else stays as it is.
+    A tensor in memory is the array that shares it, one on a device data there, unless all are wanted ``here``; anything
+    else stays as it is.
     """
     if are_tensors(X):
-        return [settled(x) for x in X]
+        return [settled(x, here=here) for x in X]
     if not is_tensor(X):
         return X
     found = X.detach()
     if found.layout != torch().strided:
         found = found.to_dense()
+    found = found.cpu() if here else found
     return found.numpy() if found.device.type == "cpu" else place(found, found.device)
 
 

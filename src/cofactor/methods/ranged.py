@@ -58,6 +58,11 @@ class Ranged(Released):
         shapes["moment"] = (max(symmetric.size(r), n_features),)
         return {name: shapes[name] for name in self.allowance.shares[t]}
 
+    def states(self, n_features: int) -> dict[str, tuple[int | None, ...]]:
+        """Centre, bounds, the basis, and whether a moment is released."""
+        scalars: dict[str, tuple[int | None, ...]] = dict.fromkeys(("bound", "short", "second"), ())
+        return {"center": (n_features,), "features": (n_features,), "basis": (n_features, None), **scalars}
+
     def bounds(self, shared: Shared, t: int) -> dict[str, float]:
         """Sensitivity of every array of round t: 1; ``C c``; ``C^2``; of means ``C``."""
         bound = float(shared.extra["bound"])

@@ -15,7 +15,11 @@ from cofactor.method import Traits
 from cofactor.methods import untold
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import Allowance, Parts, Privacy
+from cofactor.privacy.errors import OutOfRangeError, ShapeError
 from cofactor.types import Array, Data, Local, Message, Shared
+
+TINY, LARGEST = 1e-9, 1e9
+"""No bound of a state that a run comes to is smaller, and no number larger: no product with rows overflows."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,33 @@ class Released(ABC):
         """Sensitivity of every array of round t: 1, unless a method knows better."""
         return dict.fromkeys(self.allowance.shares[t], 1.0)
 
+    def states(self, n_features: int) -> dict[str, tuple[int | None, ...]]:
+        """Name and shape of every array, besides the factor, of a state; None is a side of any length."""
+        return {}
+
+    def check(self, shared: Shared, n_features: int) -> None:
+        """Refuse a state that no run comes to, before a row is read: an error over rows would tell of them.
+
+        So whoever sends it learns no more than it knows: whether it is such a state.
+        """
+        shapes = {"factor": (self.rank, n_features), **self.states(n_features)}
+        found = {"factor": shared.factor, **shared.extra}
+        if set(found) != set(shapes) or any(not _fits(np.shape(found[name]), shape) for name, shape in shapes.items()):
+            raise ShapeError(f"a state of {shapes} was expected. Found arrays of other names or shapes.")
+        for name, a in found.items():
+            index = name == "features"
+            least, most = (0.0, n_features - 1.0) if index else (-LARGEST, LARGEST)
+            least = TINY if shapes[name] == () and np.asarray(a).dtype.kind != "b" else least  # a bound
+            if np.asarray(a).dtype.kind not in ("iu" if index else "fiub") or not np.all((a >= least) & (a <= most)):
+                raise OutOfRangeError(f"numbers from {least:g} to {most:g} were expected in {name!r}. Found others.")
+
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Nothing to remember."""
         return Local(np.zeros((data.shape[0], 0)))
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Sum over the rows, each inside its bound, and add noise."""
+        self.check(shared, data.shape[1])
         n = max(data.shape[0], 1) if self.allowance.privacy.unit is Unit.CLIENT else 1
         sums = {name: a / n for name, a in self.sums(data, shared, t).items()}
         return local, self.allowance.release(t, sums, self.bounds(shared, t), rng)
@@ -93,3 +118,7 @@ class Released(ABC):
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor, outliers aside: they stay at the client."""
         return untold.codes(data, factor, self.outliers)
+
+
+def _fits(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
+    return len(found) == len(shape) and all(wanted in (None, side) for side, wanted in zip(found, shape, strict=True))

@@ -19,6 +19,7 @@ from cofactor.privacy import clip, gaussian
 from cofactor.privacy.accountant import Budget, Cost, Ledger, Mechanism, Spend, Unit
 from cofactor.privacy.errors import ParameterError
 from cofactor.privacy.gaussian import check_positive
+from cofactor.privacy.grid import LIMIT, STEP
 from cofactor.privacy.mechanisms import Gaussian
 from cofactor.privacy.randomness import Source
 from cofactor.privacy.secure_sum.neighbours import threshold
@@ -170,7 +171,9 @@ class Allowance:
                 clip.require(a, bounds[name])
         costs, source = self.costs(t), self._source(rng)
         paid = {name: Release(costs[name], bounds[name], self.sigma(t, name, bounds[name])) for name in values}
-        noisy = {name: self._mechanism(paid[name], self.parts.full)(a, source)[0] for name, a in values.items()}
+        most = LIMIT * STEP / 2 / self.parts.full  # cut off, which moves nothing further apart: an error would tell
+        inside = {name: np.clip(a, -most, most) for name, a in values.items()}
+        noisy = {name: self._mechanism(paid[name], self.parts.full)(a, source)[0] for name, a in inside.items()}
         if self.parts.spare == math.inf:
             return Message(noisy, 1.0, paid)
         seed = source.raw(SEED)

@@ -55,7 +55,7 @@ def read_text(path: Path, options: Options) -> Table:
         header = options.header if options.guesses else begins_with_names(head[0][1], path)
         names, body = split_header(head, header)
         width = len(head[0][1] if names is None else names)
-        layout = _layout(path, names, body, options.obs)
+        layout = _layout(path, names, body, options)
         checked = same_width(chain(body, lines), width, path, first=head[0][0])
         table = _table(checked, layout, path, blocks=bool(options.blocks))
     index = None if names is None or layout.index is None else names[layout.index]
@@ -158,8 +158,9 @@ def _column(body: list[list[str]], i: int) -> list[str]:
     return [cells[i] for cells in body if i < len(cells)]
 
 
-def _layout(path: Path, names: list[str] | None, body: list[Row], obs: tuple[str, ...]) -> _Layout:
-    if not body:
+def _layout(path: Path, names: list[str] | None, body: list[Row], options: Options) -> _Layout:
+    obs = options.obs
+    if not body and options.guesses:  # in a private run a client without rows is like any other
         raise DataError(f"{path}: expected rows of numbers below the header, found none.")
     for name in obs:
         if name not in (names or []):
@@ -233,7 +234,8 @@ def _table(lines: Iterator[Row], layout: _Layout, path: Path, *, blocks: bool) -
     named = None if layout.names is None else [layout.names[i] for i in layout.features]
     names = layout.names or [f"column {i + 1}" for i in range(len(columns) + len(layout.features))]
     obs = {names[i]: _values(column) for i, column in columns.items() if names[i]}
-    X = RowBlocks(TextRows(path, layout, (count, len(layout.features)))) if blocks else np.concatenate(chunks)
+    none = np.empty((0, len(layout.features)))
+    X = RowBlocks(TextRows(path, layout, (count, none.shape[1]))) if blocks else np.concatenate(chunks or [none])
     return Table(X, named, index if distinct else None, obs)
 
 
