@@ -125,6 +125,16 @@ def test_masked_factorization_predicts_what_it_did_not_see():
     assert np.sum((truth - cells.predict(W, H, held)) ** 2) < 0.03 * first
 
 
+def test_a_component_too_many_is_not_spent_on_what_was_guessed():
+    X = synthetic.lowrank(120, 40, 3, noise=0.0, seed=4).X
+    held = holdout.draw(X, 0.1, np.random.default_rng(0))
+    truth = holdout.values(X, held)
+    for rank in (3, 4):
+        _, H = cells.factorize(X, rank, held, np.random.default_rng(0))
+        rest = truth - cells.predict(cells.codes(X, H, held), H, held)
+        assert np.sum(rest**2) < 1e-2 * np.sum(truth**2)
+
+
 def test_own_rank_is_near_the_planted_one():
     X = synthetic.blocks(1, 120, features=50, rank=5, seed=0).Xs[0]
     held = holdout.draw(X, 0.1, np.random.default_rng(0))

@@ -5,7 +5,7 @@ import pytest
 
 from cofactor.data import datasets, partition, synthetic
 from cofactor.select import select_rank
-from cofactor.select.suggest import Curves, choose, paired_error
+from cofactor.select.suggest import STABLE, Curves, choose, paired_error
 
 
 @pytest.mark.parametrize("patterns", [None, 3])
@@ -17,12 +17,30 @@ def test_planted_rank_is_found(patterns):
     assert found == [6, 6]
 
 
+@pytest.mark.parametrize("planted", [4, 6, 7])
+def test_planted_rank_is_found_by_one_client(planted):
+    """Also between the ranks of the ladder (3, 5, 8), and no rank above it is much worse."""
+    for seed in (0, 1):
+        draw = np.random.default_rng(seed)
+        X = draw.gamma(0.6, size=(160, planted)) @ draw.gamma(0.4, size=(planted, 40))
+        scan = select_rank([X + 0.03 * draw.random(X.shape)], range(2, 10), seeds=2, restarts=2)
+        assert scan.suggestion == planted
+        assert scan.heldout[planted - 3] > 3 * scan.heldout[planted - 2]
+
+
+def test_stability_is_not_known_where_nothing_could_differ():
+    X = synthetic.blocks(1, 60, features=30, rank=3, seed=1).Xs[0]
+    scan = select_rank([X], range(2, 12), seeds=2, restarts=2)
+    assert np.isnan(scan.seed_stability[-1])
+    assert np.isfinite(scan.seed_stability[0])
+
+
 def test_digits_have_more_than_a_handful():
     data = datasets.digits()
     Xs = partition.split(data.X[:800], partition.iid(800, 3))
     scan = select_rank(Xs, [2, 5, 10, 14, 18, 30], seeds=2, restarts=2)
     assert scan.suggestion in (10, 14, 18)
-    assert scan.heldout[-1] > scan.heldout.min()
+    assert scan.seed_stability[-1] < STABLE < scan.seed_stability[0]
     assert (np.diff(scan.training) < 0).all()
 
 

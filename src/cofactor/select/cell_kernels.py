@@ -31,9 +31,12 @@ def downdate(own: Array, columns: Array, places: Array, ridge: float) -> None:
         for a in range(k):
             h = columns[c, a]
             if h != 0:
-                for b in range(k):
+                for b in range(a):
                     own[a, b] -= h * columns[c, b]
-                own[a, a] += ridge * h * h
+                own[a, a] -= (1 - ridge) * h * h
+    for a in range(k):
+        for b in range(a):
+            own[b, a] = own[a, b]
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
@@ -44,7 +47,7 @@ def masked_hals(
     cells: tuple[Array, Array],
     settings: tuple[float, int, float],
 ) -> float:
-    """Coordinate descent on every row of W (n x k) from zero, each with its own gram, in place.
+    """Coordinate descent on every row of W (n x k), each with its own gram, in place.
 
     ``stats`` are (gram, cross) of the kept data, ``columns`` is H^T (m x k), ``cells`` where the held-out cells
     of each row begin (n + 1) and their columns, ``settings`` are (ridge, sweeps, tol).
@@ -61,7 +64,10 @@ def masked_hals(
         w, hidden = W[i], places[starts[i] : starts[i + 1]]
         own[:] = gram
         downdate(own, columns, hidden, ridge)
-        gradient[:] = -cross[i]
+        for a in range(k):
+            gradient[a] = -cross[i, a]
+            for b in range(k):
+                gradient[a] += own[a, b] * w[b]
         for _ in range(sweeps):
             moved = 0.0
             size = 0.0

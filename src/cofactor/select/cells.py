@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from cofactor.local import arrays
+from cofactor.local.stats import normalize
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 from cofactor.select import cell_kernels, holdout
 from cofactor.select.holdout import Holdout
 from cofactor.types import Array, Data
 
-PASSES, ROUNDS = 5, 40
-LOOKING = 3
-"""Passes where only ranks are compared: the last two move errors by less than a rank does."""
+BEGUN, ITERATIONS, IMPROVING = 10, 20, 3
+"""Rounds on data whose hidden cells are guessed, iterations on the kept cells alone, sweeps of each half of them."""
+LOOKING = 8
+"""Iterations where only ranks are compared: the others move errors by less than a rank does."""
 LADDER = 1.5
 """Ratio of one rank to the next where a client looks for its own best one."""
 PATIENCE = 2
@@ -38,37 +41,58 @@ class Score(NamedTuple):
 
 
 def factorize(
-    X: Data, rank: int, held: Holdout, rng: np.random.Generator, *, passes: int = PASSES
+    X: Data, rank: int, held: Holdout, rng: np.random.Generator, *, iterations: int = ITERATIONS
 ) -> tuple[Array, Array]:
     """Minimize ``sum over kept cells (X - W H)^2``: return (W, H), rows of H at norm 1.
 
-    Expectation-maximization: held-out cells are replaced by the current reconstruction, then the filled data
-    are factorized from the current H. A pass shrinks what the filling gets wrong to about the held-out share.
+    Rounds on data whose hidden cells are guessed are where it begins. Then W and H are improved in turn, every row of W
+    and every column of H with the gram of its own kept cells, so that no component is spent on what was guessed. The
+    codes that are returned are those of H by :func:`codes`.
     """
-    alone = Alone(Summed(rank), rounds=ROUNDS)
-    W, H = alone(holdout.fill(X, held, holdout.first_guess(X, held)), rank, rng)
-    for _ in range(passes - 1):
-        W, H = alone(holdout.fill(X, held, predict(W, H, held)), rank, rng, H)
-    return W, H
+    W, H = Alone(Summed(rank), rounds=BEGUN)(holdout.fill(X, held, holdout.first_guess(X, held)), rank, rng)
+    W, F = (np.ascontiguousarray(a, dtype=np.float64) for a in (W, H.T))
+    known, in_rows, in_columns = holdout.kept(X, held), (held.starts(len(W)), held.columns), held.by_column(len(F))
+    for _ in range(iterations):
+        _improve(W, F, arrays.times_factor(known, F.T.astype(known.dtype)), in_rows)
+        _improve(F, W, arrays.times_codes(known, W.astype(known.dtype)), in_columns)
+    H = normalize(F.T)
+    return codes(X, H, held, ridge=RIDGE), H
+
+
+def _improve(F: Array, B: Array, cross: Array, hidden: tuple[Array, Array]) -> None:
+    """Improve F (rows x k) in ``sum over kept cells (X - F B^T)^2``, in place; ``hidden`` are cells of its rows."""
+    stats = B.T @ B, np.ascontiguousarray(cross, dtype=np.float64)
+    cell_kernels.masked_hals(F, stats, B, hidden, (0.0, IMPROVING, 0.0))
 
 
 def own_rank(X: Data, most: int, *, held: Holdout, share: float, rng: np.random.Generator) -> int:
     """Return the rank, at most ``most``, at which the client alone best predicts a further ``share`` of cells.
 
-    A client that factorizes at a higher rank fits its own noise; the factor of the union then carries it on.
+    A client that factorizes at a higher rank fits its own noise; the factor of the union then carries it on. Ranks are
+    tried far apart first, then between the best one and its neighbours.
     """
     inner = holdout.draw(X, share, rng)
     both, hidden = holdout.union(held, inner, X.shape)
-    truth = holdout.values(X, both)
-    best, least, worse = 1, np.inf, 0
+    truth, errors = holdout.values(X, both), dict[int, float]()
+
+    def look(rank: int) -> None:
+        W, H = factorize(X, rank, both, rng, iterations=LOOKING)
+        errors[rank] = float((both.weights * (truth - predict(W, H, both)) ** 2)[hidden].sum())
+
+    worse = 0
     for rank in _ladder(most):
-        _, H = factorize(X, rank, both, rng, passes=LOOKING)
-        missed = both.weights * (truth - predict(codes(X, H, both, ridge=RIDGE), H, both)) ** 2
-        error = float(missed[hidden].sum())
-        best, least, worse = (rank, error, 0) if error < least else (best, least, worse + 1)
+        least = min(errors.values(), default=np.inf)
+        look(rank)
+        worse = 0 if errors[rank] < least else worse + 1
         if worse == PATIENCE:
             break
-    return best
+    while True:
+        best = min(errors, key=errors.__getitem__)
+        near = [(a + b) // 2 for a, b in pairwise(sorted(errors)) if best in (a, b) and b - a > 1]
+        if not near:
+            return best
+        for rank in near:
+            look(rank)
 
 
 def _ladder(most: int) -> list[int]:

@@ -27,6 +27,11 @@ class Holdout(NamedTuple):
         """Where the cells of each of the n rows begin (n + 1)."""
         return np.searchsorted(self.rows, np.arange(n + 1))
 
+    def by_column(self, m: int) -> tuple[Array, Array]:
+        """Where the cells of each of the m columns begin (m + 1), and the rows of all of them in that order."""
+        order = np.argsort(self.columns, kind="stable")
+        return np.searchsorted(self.columns[order], np.arange(m + 1)), self.rows[order]
+
 
 def draw(X: Data, share: float, rng: np.random.Generator) -> Holdout:
     """Hold out a random ``share`` of the cells of X (n x m), whatever X is stored as.

@@ -30,7 +30,8 @@ class RankScan:
     its kept cells), mean over seeds; ``heldout_std`` its spread over clients and seeds. ``gap_error`` is the
     standard error of ``heldout - min heldout``, paired over groups of rows. ``seed_stability`` is the mean matched
     cosine between seeds, ``client_stability`` that of the clients' own components with the shared ones they use.
-    ``baseline`` is the held-out error of rank 1. Stabilities are NaN for one seed or one client.
+    ``baseline`` is the held-out error of rank 1. Stabilities are NaN for one seed or one client, and over seeds where
+    all summaries together have no more components than the rank: every seed begins and ends with those.
     """
 
     ranks: Array

@@ -130,8 +130,10 @@ class Scan:
         by_rank = [fits[i : i + self.seeds] for i in range(0, len(fits), self.seeds)]
         judges = np.sort(rng(self.seed, SERVER, 1).permutation(len(union))[:JUDGES])
         chosen = [union[j] for j in judges]
+        found = sum(int(np.count_nonzero(np.diag(s.gram))) for s in union)  # a union of no more is its own factor
+        over_seeds = [agreement([H for H, _ in group]) for group in by_rank]
         memory = {
-            "seed_stability": np.array([agreement([H for H, _ in group]) for group in by_rank]),
+            "seed_stability": np.where(np.array(self.ranks) < found, over_seeds, np.nan),
             "client_stability": np.array(
                 _in_threads(lambda group: client_agreement(chosen, group[0][0], group[0][1][judges]), by_rank)
             ),
