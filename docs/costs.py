@@ -54,6 +54,8 @@ SEARCHES = ("asso", "grecond", "mebf", "zhang", "elbmf")
 BLOCKED = tuple(catalog.names("blocks"))
 SWEEP = "s*(4*n*m*k + 4*n*k**2 + 4*c*m*k**2)"
 SUMS = "4*n*m*k + 2*(s+1)*n*k**2 + 2*(c+s)*m*k**2"
+WIDE_SUMS = "12*n*m*k + 18*(s+1)*n*k**2 + 18*(c+s)*m*k**2"
+"""The same at three times the rank."""
 START = "64*n*m*k + 192*n*k**2 + 48*(c+3)*m*k**2"
 """Six rounds of three sweeps at twice the rank, and two products; of more than 2048 features only 1024 take part."""
 SEARCH = ""
@@ -64,8 +66,9 @@ LINES = [
     Line(
         ("exact",), "2, 3, …", "b*(k*m + k*(k+1)/2) + 16", "b*k*m + 9", SUMS, later
     ),
+    Line(("oneshot",), "1", "b*(k*m + k**2) + 16", "b*k*m", f"r*({SUMS})"),
     Line(
-        ("oneshot", "consensus"), "1", "b*(k*m + k**2) + 16", "b*k*m", f"r*({SUMS})"
+        ("consensus",), "1", "b*(3*k*m + 9*k**2) + 16", "b*k*m", f"r*({WIDE_SUMS})"
     ),
     Line(("shared-own",), "1", "b*(2*k*m + 4*k**2) + 16", "b*k*m", START, first),
     Line(

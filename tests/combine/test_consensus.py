@@ -5,10 +5,12 @@ import pytest
 from sklearn.metrics import silhouette_samples
 
 from cofactor import run
-from cofactor.combine import consensus
+from cofactor.combine import consensus, summaries
 from cofactor.data import synthetic
 from cofactor.local.stats import normalize
 from cofactor.methods import catalog
+from cofactor.methods.alone import Alone
+from cofactor.methods.summed import Summed
 from cofactor.types import CofactorError
 
 
@@ -88,6 +90,28 @@ def test_starts_of_a_federation_agree_with_the_exact_factor():
     assert (np.diff(found.share) <= 0).all()
     with pytest.raises(CofactorError, match="at least two"):
         catalog.make("consensus", 4, starts=1)
+
+
+def test_starts_of_one_client_may_differ():
+    """Silhouettes are 1 by construction where a summary has just the components that are asked for."""
+    planted = synthetic.blocks(1, 100, features=30, rank=4, seed=2).Xs
+    noise = [np.random.default_rng(0).random((100, 30))]
+    sure, unsure = (run(catalog.make("consensus", 4, starts=12, density=2.0), Xs).silhouette for Xs in (planted, noise))
+    assert sure.min() > 0.8
+    assert np.all(unsure < 0.8)
+    by_construction = run(catalog.make("consensus", 4, starts=12, local_rank=4), noise)
+    assert np.isnan(by_construction.silhouette).all()
+
+
+def test_from_the_medians_the_factor_goes_on_on_the_union(monkeypatch):
+    draw = np.random.default_rng(3)
+    Xs = [draw.gamma(2, size=(20, 5)) @ draw.gamma(1, size=(5, 40)) + 4 + draw.random((20, 40)) for _ in range(3)]
+    union = [summaries.summarize(*Alone(Summed(9))(X, 9, draw), square=float(np.sum(X**2))) for X in Xs]
+    found = summaries.agreed(union, 5, starts=12)
+    monkeypatch.setattr(summaries, "REFITTED", 0)
+    medians = summaries.agreed(union, 5, starts=12)
+    np.testing.assert_array_equal(found.silhouette, medians.silhouette)
+    assert summaries.loss(union, found.factor) < summaries.loss(union, medians.factor)
 
 
 def test_a_consensus_settles_by_rounds_of_exact():

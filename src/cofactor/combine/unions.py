@@ -55,6 +55,11 @@ class Stacked:
         self.rows = factors.reshape(-1, factors.shape[2])
         self.square = float(np.einsum("crs,crs->", grams, factors @ factors.transpose(0, 2, 1)))
 
+    @property
+    def alive(self) -> Array:
+        """Which of the rows have codes."""
+        return np.flatnonzero(np.einsum("crr->cr", self.grams).ravel() > 0)
+
     def widest(self, count: int) -> Array:
         """Return the ``count`` columns with most energy ``sum_j sum_r G_j[r, r] H_j[r, :]^2``, in order."""
         energy = np.einsum("crr->cr", self.grams).ravel() @ self.rows**2

@@ -29,8 +29,6 @@ from cofactor.types import CofactorError, Data
 
 STARTED = ("exact", "shared-own")
 """Methods that begin with a start of their own, which would replace a given factor."""
-
-
 WEIGHED = ("exact", "exact-beta", "exact-gaps")
 """Methods that cells of other weights than 1 may be given to; ``exact-gaps`` takes them."""
 
@@ -84,7 +82,8 @@ class FederatedNMF(Factored):
     stability_ : of each component the worst cosine to its partner in restarts that are as good; a warning names those
         below .9. None where no restarts were made, NaN where there was nothing to compare.
     silhouette_, clustergram_ : with ``consensus``, how far the cluster of each component stands apart from the others
-        (1 is all the way), and the distances between the components of all starts, as a picture; None without.
+        (1 is all the way; NaN where summaries have too few components for starts to differ), and the distances between
+        the components of all starts, as a picture; None without.
     reconstruction_err_ : ``|X - W H|_F / |X|_F`` over all rows.
     n_rounds_, n_iter_ : rounds that were run.
     n_components_ : the rank.

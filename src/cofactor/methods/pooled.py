@@ -99,6 +99,8 @@ def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = RESTART
 
 TOLD = (*KEPT, "silhouette", "clustergram")
 """What a consensus tells of its components."""
+AGREEING = 3
+"""Local rank (times the rank) of a consensus: at the rank itself one client leaves its starts nothing to differ in."""
 SETTLES = 30
 """Rounds of ``exact`` after a consensus that is asked for by its starts: ``consensus=100``, `cofactor consensus`."""
 
@@ -108,12 +110,15 @@ def consensus(
 ) -> Method:
     """What many starts agree on (cNMF), from one upload of summaries: strays out, clusters, medians.
 
-    ``density`` is the mean distance to its neighbours above which a component is a stray. The starts see summaries, not
-    rows: ``settles`` rounds of ``exact`` after it take the components to where all rows want them.
+    ``density`` is the mean distance to its neighbours above which a component is a stray. The starts see summaries, of
+    ``local_rank`` components each (three times the rank), not rows: ``settles`` rounds of ``exact`` after it take the
+    components to where all rows want them.
     """
     if starts < 2:
         raise CofactorError(f"starts: a consensus needs at least two. Found {starts}.")
     if settles < 0:
         raise CofactorError(f"settles: expected a number of rounds, 0 or more. Found {settles}.")
-    agreed = Summarized(OneShot(rank, Alone(Summed(rank)), Agreed(rank, starts, density), local_rank))
+    agreed = Summarized(
+        OneShot(rank, Alone(Summed(rank)), Agreed(rank, starts, density), local_rank or AGREEING * rank)
+    )
     return Staged(agreed, 1, Summed(rank, rounds=settles), TOLD) if settles else agreed

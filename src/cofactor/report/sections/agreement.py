@@ -27,7 +27,7 @@ def agreement(folder: Folder) -> dict[str, Any] | None:
     if found.clustergram is None or found.silhouette is None:
         return None
     rows = [
-        Line(i, words.fixed(float(s), 2), 100 * min(max(float(s), 0.0), 1.0), bool(s < WEAK))
+        Line(i, words.fixed(float(s), 2), 100 * min(max(0.0, float(s)), 1.0), bool(s < WEAK))
         for i, s in enumerate(found.silhouette)
     ]
     near = 1 - found.clustergram / FAR
