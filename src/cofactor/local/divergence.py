@@ -5,10 +5,9 @@ b = 0 Itakura-Saito ``x / y - log(x / y) - 1``. A factor F of ``Y = F B`` is imp
 
     F <- F (N / D)^g,    N = (X Y^(b-2)) B^T,    D = Y^(b-1) B^T        (Fevotte and Idier 2011)
 
-which never raises the divergence. It is the minimizer ``(S / T)^g`` of a majorizer with ``S = N F^p``, ``T = D F^-q``,
-``p = max(2 - b, 0)``, ``q = max(b - 1, 0)``, ``g = 1 / (p + q)``, and majorizers of several clients add up, also where
-each was made at another F: sums of S and T are enough. With ``gaps``, cells that are NaN belong to neither N nor D, and
-cells of :class:`~cofactor.local.weighted.Weighted` data to both by their weight.
+with ``g = 1 / (max(2 - b, 0) + max(b - 1, 0))``, which never raises the divergence: it is the minimizer of a majorizer,
+and majorizers of several clients add up, so that sums of N and D are enough. With ``gaps``, cells that are NaN belong
+to neither N nor D, and cells of :class:`~cofactor.local.weighted.Weighted` data to both by their weight.
 """
 
 from __future__ import annotations
@@ -35,22 +34,13 @@ BEGIN = 5
 """Steps before coordinate descent: far from the minimum they are cheaper."""
 
 
-class Exponents(NamedTuple):
-    """Those of a majorizer; see above."""
+def exponent(beta: float) -> float:
+    """Return the exponent g of a divergence's steps.
 
-    p: float
-    q: float
-    g: float
-
-
-def exponents(beta: float) -> Exponents:
-    """Return the exponents of a divergence.
-
-    >>> exponents(1), exponents(3)
-    (Exponents(p=1, q=0, g=1.0), Exponents(p=0, q=2, g=0.5))
+    >>> exponent(1), exponent(3)
+    (1.0, 0.5)
     """
-    p, q = max(2 - beta, 0), max(beta - 1, 0)
-    return Exponents(p, q, 1 / (p + q))
+    return 1 / (max(2 - beta, 0) + max(beta - 1, 0))
 
 
 class Sums(NamedTuple):
@@ -158,14 +148,10 @@ def _count_factor(X: Data, W: Array, H: Array) -> tuple[Array, float]:
     return out.T, float(loss + W.sum(axis=0, dtype=np.float64) @ H.sum(axis=1, dtype=np.float64))
 
 
-def inverse(F: Array, q: float) -> Array | float:
-    """``F^-q``, 0 where F is: such a cell stays as it is."""
-    return np.power(F, -q, where=F > 0, out=np.zeros_like(F)) if q else 1.0
-
-
-def improve(F: Array, up: Array, down: Array, g: float) -> Array:
-    """``F (up / down)^g``; where nothing pulls at a cell it stays."""
+def improve(F: Array, up: Array, down: Array, g: float, most: float = np.inf) -> Array:
+    """``F (up / down)^g``, up / down from 1 / most to ``most``; where nothing pulls at a cell it stays."""
     ratio = np.divide(up, down, out=np.ones_like(F), where=(down > 0) & np.isfinite(down))
+    ratio = ratio if np.isinf(most) else np.clip(ratio, 1 / most, most)
     return (F * (ratio if g == 1 else ratio**g)).astype(F.dtype, copy=False)
 
 
@@ -189,7 +175,7 @@ def _row_sums(part: Data) -> Array:
 def move_codes(X: Data, W: Array, H: Array, beta: float, penalty: Penalty = FREE, *, gaps: bool = False) -> Array:
     """Return better codes for this factor: one step."""
     up, down = for_codes(X, W, H, beta, gaps=gaps)
-    return improve(W, up, np.maximum(down + penalty.slope(W), 0), exponents(beta).g)
+    return improve(W, up, np.maximum(down + penalty.slope(W), 0), exponent(beta))
 
 
 def solve_codes(X: Data, H: Array, beta: float, penalty: Penalty = FREE, *, gaps: bool = False) -> Array:
@@ -235,11 +221,12 @@ def _stored(part: Data, H: Array, *, gaps: bool) -> tuple[Any, Array]:
     return sparse.csr_array(_counted(X, seen)), slopes
 
 
-def ahead(F: Array, before: Array, beta: float, t: float) -> Array:
+def ahead(F: Array, before: Array, beta: float, t: float, share: float = 1.0) -> Array:
     """``F + a [F - before]_+`` (Hien, Leplat and Gillis 2025): a point ahead that stays positive where F is.
 
-    ``a`` grows with t; majorizers of divergences other than 1 <= b <= 2 do not bear it.
+    ``a = 1 - 3 s / (t + 2)`` grows with t, and is nearer to 1 where a step was a ``share`` s of one; majorizers of
+    divergences other than 1 <= b <= 2 do not bear it.
     """
     if t < 1 or not 1 <= beta <= 2:
         return F
-    return F + F.dtype.type((t - 1) / (t + 2)) * np.maximum(F - before, 0)
+    return F + F.dtype.type(1 - 3 * share / (t + 2)) * np.maximum(F - before, 0)

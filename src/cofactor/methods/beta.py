@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn
@@ -9,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cofactor.local import divergence
-from cofactor.local.divergence import exponents
+from cofactor.local.divergence import exponent
 from cofactor.local.penalties import FREE, Penalties, Penalty
 from cofactor.local.stats import normalize
 from cofactor.method import Traits, total
@@ -17,8 +18,13 @@ from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, DataError, Local, Message, Shared
 
+STEPS = 3
+"""Steps of the codes in a round: beside the sums of the factor they cost little, and save rounds."""
 FIRST_STEPS = 5
-"""Steps of rows that take part for the first time, from flat codes."""
+"""More steps of rows that take part for the first time, from flat codes."""
+MOST = 4.0
+"""By how much an entry of the factor grows or shrinks at most in a pass over clients of which some are absent: what
+these sent last is too old for more, and what they need is not gone before they were heard."""
 NOTHING = 1e-20
 """Part of the largest entry of a factor below which one is 0: its powers would leave the range of numbers."""
 ALIVE = 1e-3
@@ -34,9 +40,10 @@ class Divergence:
     update on the pooled rows. With ``gaps`` cells that are NaN are not observed, and cells may have weights. With
     ``momentum`` both factors are extrapolated until the divergence rises.
 
-    ``changes=True`` is for rounds with absent clients: clients send how their majorizers ``N_j H^p`` and ``D_j H^-q``
-    changed, and the server keeps running sums, so whoever is absent stays in with its last one; for Kullback-Leibler
-    that is incremental EM (Neal and Hinton 1998), and it never raises the bound.
+    ``changes=True`` is for rounds with absent clients: clients send how their sums changed, and the server keeps
+    running ones, so whoever is absent stays in with what it sent last, as in the stochastic average gradient (Schmidt
+    et al. 2017). Where a share s of the rows answers, the step is ``H <- H (sum N_j / sum D_j)^(g s)``, and momentum
+    grows by s: a pass over all clients goes as far as one round of all of them.
     """
 
     rank: int
@@ -55,19 +62,24 @@ class Divergence:
         return Traits(kind, additive=True, rowwise=None if self.changes else 0, running=self.changes)
 
     def partial(self) -> Divergence:
-        """Send changes, without momentum."""
-        return replace(self, changes=True, momentum=False)
+        """Send changes."""
+        return replace(self, changes=True)
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse: no bound is known for what a row adds to these sums."""
         raise PrivacyError(no_private(self.traits.kind))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """``up`` (k x m), ``down`` (k x m; k for Kullback-Leibler), ``loss``; ``rows`` for a penalty of the factor."""
+        """``up`` (k x m), ``down`` (k x m; k for Kullback-Leibler), ``loss``; ``rows`` for changes and penalties."""
         k = self.rank
         down = (k,) if self.beta == 1 and not self.gaps else (k, n_features)
         shapes = {"up": (k, n_features), "down": down, "loss": (), "rows": ()}
-        return {name: shape for name, shape in shapes.items() if name != "rows" or any(self.factor_penalty)}
+        return {name: shape for name, shape in shapes.items() if name != "rows" or self._counts}
+
+    @property
+    def _counts(self) -> bool:
+        """Whether rows are counted: a penalty of the factor is given for one, and a round of some is a share of all."""
+        return self.changes or any(self.factor_penalty)
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Begin at random entries, or at a public factor, lifted from zero."""
@@ -94,8 +106,9 @@ class Divergence:
         """Improve the codes; send the majorizer of the factor, or how it changed."""
         H, known = shared.factor.astype(data.dtype, copy=False), local.memory
         codes = self._first_codes(data, local, H)
-        ahead = divergence.ahead(codes, known["before"], self.beta, float(shared.extra["pace"]))
-        new = divergence.move_codes(data, ahead, H, self.beta, self._of_codes(data), gaps=self.gaps)
+        new = divergence.ahead(codes, known["before"], self.beta, float(shared.extra["pace"]))
+        for _ in range(STEPS):
+            new = divergence.move_codes(data, new, H, self.beta, self._of_codes(data), gaps=self.gaps)
         sent = self._sums(data, new, H)
         memory: dict[str, Any] = {"before": codes, "fresh": np.zeros_like(known["fresh"])}
         if self.changes:
@@ -113,33 +126,31 @@ class Divergence:
         return codes
 
     def _sums(self, data: Data, W: Array, H: Array) -> dict[str, Any]:
-        """Return what a client's rows say of the factor; with changes as a majorizer, which outlives this H."""
-        (p, q, _), (up, down, loss) = exponents(self.beta), divergence.for_factor(data, W, H, self.beta, gaps=self.gaps)
+        """Return what a client's rows say of the factor."""
+        up, down, loss = divergence.for_factor(data, W, H, self.beta, gaps=self.gaps)
         found: dict[str, Any] = {"up": up, "down": down, "loss": np.float64(loss)}
-        if self.changes:
-            found |= {"up": up * H**p, "down": down if q == 0 else down * divergence.inverse(H, q)}
-        if any(self.factor_penalty):
-            found["rows"] = np.float64(data.shape[0])
-        return found
+        return found | ({"rows": np.float64(data.shape[0])} if self._counts else {})
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """Sum the majorizers, take their minimizer, extrapolate."""
+        """Sum the majorizers, go to their minimizer, extrapolate."""
         summed, old = total(messages), shared.memory
         sums = {name: old[name] + a if self.changes else a for name, a in summed.arrays.items()}
-        (p, q, g), point = exponents(self.beta), shared.factor.astype(np.float64)
+        point, share = shared.factor.astype(np.float64), self._share(summed, sums)
         up, down = np.maximum(sums["up"], 0), sums["down"].reshape(self.rank, -1)
         if any(self.factor_penalty):  # it is given for one row
             l1, l2 = (float(sums["rows"]) * weight for weight in self.factor_penalty)
-            slope = l1 + l2 * point
-            down = down + (slope * divergence.inverse(point, q) if self.changes else slope)
-        if self.changes:  # as if all majorizers had been made here
-            up, down = up * divergence.inverse(point, p), down * point**q
-        H = divergence.improve(point, up, np.broadcast_to(down, point.shape), g)
+            down = down + l1 + l2 * point
+        step, most = exponent(self.beta) * share, MOST if self.changes else np.inf
+        H = divergence.improve(point, up, np.broadcast_to(down, point.shape), step, most)
         H[H < NOTHING * H.max(initial=0)] = 0
         loss, rising = float(sums["loss"]), float(sums["loss"]) > shared.loss
-        pace = 0.0 if rising or not self.momentum else float(shared.extra["pace"]) + 1
-        y = divergence.ahead(H, old["factor"], self.beta, pace).astype(summed.dtypes["up"])
+        pace = 0.0 if rising or not self.momentum else float(shared.extra["pace"]) + share
+        y = divergence.ahead(H, old["factor"], self.beta, pace, share).astype(summed.dtypes["up"])
         return Shared(y, {"pace": np.float64(pace)}, {**sums, "factor": H}, loss, 0.0)
+
+    def _share(self, summed: Message, sums: Mapping[str, Any]) -> float:
+        """Return the share of the rows that were heard so far which this round is of."""
+        return min(1.0, summed.weight / float(sums["rows"])) if self.changes and sums["rows"] > 0 else 1.0
 
     def factor(self, shared: Shared) -> Array:
         """Return the last minimizer; rows are at norm 1, unless a penalty says how large codes and factor are.
