@@ -174,3 +174,10 @@ def test_a_client_of_one_dimension_is_refused(wrap):
 def test_lists_of_numbers_are_the_rows_of_one_client_as_for_scikit_learn():
     model = FederatedNMF(1, random_state=0).fit([[1.0, 2], [3, 4], [5, 6]])
     assert [W.shape for W in model.codes_] == [(3, 1)]
+
+
+def test_a_feature_that_hides_the_others_by_its_scale_is_named():
+    X = np.random.default_rng(0).gamma(0.5, size=(60, 12))
+    X[:, 3] *= 1e6
+    with pytest.warns(UserWarning, match=r"nothing is made of components .* Feature 3 is so much larger"):
+        FederatedNMF(4, method="fnmf-lap-rho", random_state=0).fit(np.split(X, 3))

@@ -21,6 +21,9 @@ ADVICE = {
     "or give the data in float64.",
 }
 
+HIDING = 0.999
+"""The part of a factor's squares in one feature from which on it hides the others."""
+
 
 def warn(outcome: Run, tol: float, category: type[Warning]) -> None:
     """Warn where a fit has ended before it was done, and say what to do."""
@@ -45,7 +48,7 @@ def name(outcome: Run, clients: Sequence[Any], kind: Kind) -> None:
     if 0 < len(outcome.empty) < len(outcome.factor):  # all of them: see nothing
         those = ", ".join(map(str, outcome.empty))
         text = f"nothing is made of components {those}: data or penalties leave fewer than {len(outcome.factor)}."
-        warnings.warn(text, stacklevel=5)
+        warnings.warn(text + _hiding(outcome.factor), stacklevel=5)
     if outcome.single and outcome.ledger is None:  # noise hides rows
         warnings.warn(kind.alone(outcome.single), DisclosureWarning, stacklevel=5)
 
@@ -98,6 +101,17 @@ def doubt(outcome: Run, features: Sequence[Any] | None) -> None:
             f"clients' summaries as well have none with a cosine of {SURE} to them; another rank may settle it."
         )
         warnings.warn(text, stacklevel=5)
+
+
+def _hiding(H: Array) -> str:
+    """Name a feature so much larger than the others that components differ in little else; "" where there is none."""
+    squares = (H.astype(np.float64) ** 2)[H.any(axis=1)]
+    largest = int(np.argmax(squares.sum(axis=0)))
+    if squares[:, largest].sum() < HIDING * squares.sum():
+        return ""
+    return (
+        f" Feature {largest} is so much larger than the others that it hides them: bring features to one scale first."
+    )
 
 
 def _top(row: Array, features: Sequence[Any] | None) -> str:
