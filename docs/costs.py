@@ -79,8 +79,8 @@ LINES = [
         SUMS,
         later,
     ),
-    Line(("exact-gaps",), "every", "b*2*k*m + 16", "b*k*m + 8", "8*n*m*k"),
-    Line(("exact-beta",), "every", "b*(k*m + k) + 16", "b*k*m + 8", "8*n*m*k"),
+    Line(("exact-gaps",), "every", "b*2*k*m + 16", "b*k*m + 8", "16*n*m*k"),
+    Line(("exact-beta",), "every", "b*(k*m + k) + 16", "b*k*m + 8", "16*n*m*k"),
     Line(
         (*FNMF, "fedavg", "fedprox", "syn-sd", "asyn-sd"),
         "every",
