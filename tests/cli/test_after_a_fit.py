@@ -225,3 +225,27 @@ def test_the_help_of_fit_is_grouped_and_says_defaults(tmp_path: Path, monkeypatc
         assert heading in text
     assert "Default: 0.0001" in text
     assert "--prepare" in text
+
+
+def test_a_report_that_cannot_be_made_is_not_worth_a_run(cells: Path, tmp_path: Path) -> None:
+    (tmp_path / "jinja2.py").write_text("raise ImportError('jinja2 is not here')")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    args = [str(cells / name) for name in ("north.h5ad", "south.h5ad")]
+    command = [sys.executable, "-m", "cofactor", "fit", *args, "-k", "2", "--rounds", "2", "--out", str(tmp_path / "r")]
+    done = subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "its report could not be made" in done.stderr
+    assert not (tmp_path / "r" / "report.html").exists()
+    cofactor("report", tmp_path / "r")
+    assert (tmp_path / "r" / "report.html").exists()
+
+
+def test_no_client_does_better_with_others_than_alone(tmp_path: Path) -> None:
+    """The shared factor is one that it might have had alone: what is told is what sharing costs."""
+    draw = np.random.default_rng(0)
+    X = draw.gamma(0.5, size=(600, 5)) @ draw.gamma(0.3, size=(5, 40)) + 0.05 * draw.random((600, 40))
+    for j in range(3):
+        np.save(tmp_path / f"{j}.npy", X[200 * j : 200 * j + 200])
+    cofactor("fit", "0.npy", "1.npy", "2.npy", "-k", 8, "-q", cwd=tmp_path)
+    clients = json.loads((tmp_path / "run" / "evaluation.json").read_text())["clients"]
+    assert all(0.5 * line["error"] < line["local_error"] <= line["error"] for line in clients)

@@ -369,6 +369,18 @@ def test_a_full_disk_at_a_client_ends_nothing(tmp_path, monkeypatch):
     assert len(folder.evaluation().clients) == 4
 
 
+def test_a_report_that_cannot_be_made_at_a_client_ends_nothing(tmp_path, monkeypatch):
+    """Such as where a package of it is missing there: the run is over, and codes are written."""
+
+    def broken(path):
+        raise RuntimeError(f"no template for {path}")
+
+    monkeypatch.setattr("cofactor.report.html.render", broken)
+    folder, _ = federation(tmp_path, blocks(), terms_of())
+    np.testing.assert_array_equal(folder.factor()[0], run(catalog.make("exact", 3), blocks(), Plan(5)).factor)
+    assert (tmp_path / "bob" / "runs" / "r1" / "clients" / "bob" / "codes.npy").exists()
+
+
 def test_a_full_disk_is_said_in_fixed_words_and_is_not_for_ever(tmp_path, monkeypatch):
     """A private run needs what it writes at the client; when there is room again it goes on."""
     home, full = home_of(tmp_path, blocks()[0]), OSError(errno.ENOSPC, "No space left on device")

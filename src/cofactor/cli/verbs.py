@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -110,26 +111,34 @@ def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
 
 def conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
     """Write the report, and say what came out and where it lies."""
-    from cofactor.report.html import render
-
-    page, result = render(folder.path), folder.evaluation()
+    page, result = _report(folder), folder.evaluation()
     if as_json:
-        print(json.dumps({"run": str(folder.path), "report": str(page), **records.plain(result)}, indent=1))
+        print(json.dumps({"run": str(folder.path), "report": page, **records.plain(result)}, indent=1))
     elif not quiet:
         _show_errors(result)
         for line in judge.remarks(result):
             Console().print(line, style="yellow", markup=False)
-        Console().print(f"run {folder.path}, report {page}", soft_wrap=True)
+        Console().print(f"run {folder.path}" + (f", report {page}" if page else ""), soft_wrap=True)
+
+
+def _report(folder: RunFolder) -> str | None:
+    """Write the report of a run that is over, which is whole without: what goes wrong is said, and ends nothing."""
+    try:
+        from cofactor.report.html import render
+
+        return str(render(folder.path))
+    except Exception as error:
+        why = f"cofactor: the run is complete, and its report could not be made ({type(error).__name__}: {error})."
+        print(f"{why} Once that is mended: cofactor report {folder.path}", file=sys.stderr)
+        return None
 
 
 def evaluate(run: Path, *, pooled: bool, as_json: bool) -> None:
     """Print the errors of a run; with ``pooled`` compute the bound first, and renew the report."""
     folder = RunFolder.open(run)
     if pooled:
-        from cofactor.report.html import render
-
         judge.add_pooled(folder)
-        render(folder.path)
+        _report(folder)
     result = folder.evaluation()
     if as_json:
         print(json.dumps(records.plain(result), indent=1))

@@ -213,7 +213,7 @@ class OwnRun:
             from cofactor.report.html import render
 
             render(self.folder.path)
-        except (OSError, CofactorError):
+        except Exception:  # codes are written, the run is over for all: a page that cannot be made is not worth it
             LOG.exception("the record of the run could not be finished")
         finally:
             self.held.close()

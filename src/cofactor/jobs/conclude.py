@@ -15,7 +15,7 @@ from cofactor.local.apart import own_part
 from cofactor.method import rng
 from cofactor.ratings.ranking import judged, listed, lists
 from cofactor.records import ClientScore
-from cofactor.select.passports import describe, factorize_alone
+from cofactor.select.passports import Own, describe, factorize_alone, own_from
 from cofactor.types import Array, Message
 
 TOP, RELEVANT = 10, 4.0
@@ -82,7 +82,22 @@ class Conclude:
         summary = describe(X, factor, codes=client.codes, own=own)
         if not summary.arrays["gram"].any():
             return found._replace(summary=summary)
-        return found._replace(summary=summary, own=self.kind.tally(None, X, *own))
+        return found._replace(summary=summary, own=self._alone(found.tally, client, factor, own))
+
+    def _alone(self, shared: Array, client: Client, factor: Array, own: Own) -> Array:
+        """Return the tally of what the client reaches alone: no less than with the shared factor, which it might have.
+
+        Its own start can end elsewhere; then a few rounds from the shared factor tell what sharing costs.
+        """
+
+        def error(tally: Array) -> float:
+            return self.kind.score(tally).error
+
+        tally = self.kind.tally(None, client.data, *own)
+        if error(tally) <= error(shared) or self.method.traits.apart is not None:  # which has more than a factor
+            return tally
+        own = own_from(client.data, factor, rng(self.seed, client.number, 1))
+        return min(shared, self.kind.tally(None, client.data, *own), key=error)
 
 
 def _judged(found: Finding, layout: Any, client: Client, factor: Array, held: Any) -> Finding:

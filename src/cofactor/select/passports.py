@@ -84,6 +84,8 @@ def passports(
     )
 
 
+OWN_ROUNDS = 30
+"""Rounds of a client alone from the shared factor."""
 Own = tuple[Array, Array]
 """Codes and factor of a client alone."""
 
@@ -96,6 +98,11 @@ def factorize_alone(X: Data, rank: int, rng: np.random.Generator) -> Own:
     if r > 0:
         V[:, :r], H[:r] = Alone(Summed(r))(X, r, rng)
     return V, H
+
+
+def own_from(X: Data, factor: Array, rng: np.random.Generator) -> Own:
+    """Client: codes and factor that some rounds on its rows alone make of the shared factor."""
+    return Alone(Summed(len(factor)), rounds=OWN_ROUNDS)(X, len(factor), rng, start=factor.astype(X.dtype))
 
 
 def describe(X: Data, factor: Array, *, codes: Array, own: Own) -> Message:
