@@ -173,6 +173,25 @@ def test_a_model_is_written_where_scanpy_looks_for_it(model, tmp_path):
         model.write(X)
 
 
+def test_clusters_and_tiles_are_written_there_too(tmp_path):
+    held = annotated()
+    centres = FederatedKMeans(3, random_state=0).fit(parts(held))
+    centres.write(held)
+    assert held.obs["cofactor"].tolist() == [str(label) for found in centres.labels_ for label in found]
+    assert list(held.obs["cofactor"].cat.categories) == ["0", "1", "2"]
+    assert np.array_equal(held.varm["cofactor"], centres.cluster_centers_.T)
+    assert held.uns["cofactor"]["inertia"] == pytest.approx(centres.inertia_)
+    held.write_h5ad(tmp_path / "centres.h5ad")
+    bits = annotated((X > np.median(X)).astype(np.uint8))
+    tiles = FederatedBMF(3, random_state=0).fit(parts(bits))
+    tiles.write(bits)
+    assert np.array_equal(bits.obsm["X_cofactor"], np.vstack(tiles.codes_))
+    assert np.array_equal(bits.varm["cofactor"], tiles.components_.T)
+    assert "cofactor" not in bits.obs
+    bits.write_h5ad(tmp_path / "tiles.h5ad")
+    assert read_h5ad(tmp_path / "tiles.h5ad").uns["cofactor"]["method"] == "boolean-oneshot"
+
+
 def test_only_the_public_part_is_saved_and_it_transforms(tmp_path):
     model = FederatedNMF(3, random_state=0, prepare="library=50,log1p,hvg=12").fit(annotated(), groups="site")
     model.save(tmp_path / "model.npz")

@@ -24,6 +24,8 @@ from cofactor.types import Shared
 SHOWN = 12
 COLUMNS = ("round", "loss", "drift", "sent", "seconds", "clients", "left")
 SPENT = "epsilon"
+SAID = logging.getLogger("cofactor")
+"""What the library says of itself, such as that it compiles."""
 
 
 class Progress:
@@ -48,6 +50,8 @@ class Progress:
 
     def __enter__(self) -> Self:
         """Begin the display."""
+        if self.quiet:
+            SAID.setLevel(logging.ERROR)
         if self.live:
             LOG.addHandler(self.heard)
             LOG.setLevel(logging.INFO)
@@ -58,6 +62,8 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the display, whatever happened."""
+        if self.quiet:
+            SAID.setLevel(logging.NOTSET)
         if self.live:
             LOG.removeHandler(self.heard)
             self.live.stop()

@@ -12,6 +12,8 @@ from cofactor.types import Array
 
 CODES, FACTOR, FACTS, RANKED = "X_cofactor", "cofactor", "cofactor", "rank_genes_cofactor"
 """Where codes (``obsm``), factor (``varm``), facts and marker table (``uns``) go."""
+CLUSTERS = "cofactor"
+"""The column of ``obs`` that names the cluster of every row."""
 TOP = 100
 """Markers of a component in the table."""
 
@@ -24,13 +26,14 @@ def annotate(
     *,
     facts: Mapping[str, Any],
     scores: Array | None = None,
+    clusters: bool = False,
 ) -> None:
     """Write codes (n x k), factor and marker scores (k x m over ``names``) and facts into AnnData, in place.
 
     ``obsm["X_cofactor"]`` holds the codes, ``varm["cofactor"]`` the factor (features that it does not have are 0),
     ``varm["cofactor_markers"]`` the marker scores, ``uns["cofactor"]`` the facts. ``uns["rank_genes_cofactor"]`` is a
     table as ``scanpy.tl.rank_genes_groups`` writes it: ``sc.get.rank_genes_groups_df(adata, "0",
-    key="rank_genes_cofactor")``.
+    key="rank_genes_cofactor")``. Of ``clusters``, ``obs["cofactor"]`` is that of each row, the one of its largest code.
     """
     held.obsm[CODES] = np.asarray(codes)
     held.varm[FACTOR] = _over(held.var_names, names, factor)
@@ -38,6 +41,10 @@ def annotate(
     if scores is not None:
         held.varm[f"{FACTOR}_markers"] = _over(held.var_names, names, scores)
         held.uns[RANKED] = ranked(scores, factor, names)
+    if clusters:
+        from pandas import Categorical  # AnnData has it
+
+        held.obs[CLUSTERS] = Categorical(np.argmax(codes, axis=1).astype(str), [str(i) for i in range(len(factor))])
 
 
 def _over(wanted: Any, names: Sequence[str], rows: Array) -> Array:

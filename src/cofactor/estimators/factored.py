@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from importlib.metadata import version
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.combine.summaries import Summary
-from cofactor.data.tables import is_annotated
 from cofactor.engines.contract import Engine
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients, growing, losses
-from cofactor.estimators.annotate import annotate
 from cofactor.estimators.base import seed_of
 from cofactor.estimators.keeping import Kept
 from cofactor.local import devices
@@ -83,29 +80,6 @@ class Factored(Kept):
         if scores is None:
             raise CofactorError("markers: expected a fit of features with names, or rows to score: markers(X).")
         return table(scores, self._factor, self.features_, top=top)
-
-    def write(self, adata: Any) -> None:
-        """Write codes, factor, marker scores and facts into AnnData (or a list of it), where scanpy looks for them.
-
-        Codes go to ``obsm["X_cofactor"]``, the factor to ``varm["cofactor"]``, the facts to ``uns["cofactor"]``, a
-        table of markers to ``uns["rank_genes_cofactor"]``.
-        """
-        check_is_fitted(self)
-        for held in adata if isinstance(adata, list | tuple) else [adata]:
-            if not is_annotated(held):
-                raise CofactorError(f"write: expected AnnData, found {type(held).__name__}; transform() returns codes.")
-            codes = self._codes(self._new_data(held)[0])
-            names = self.features_ or [str(name) for name in held.var_names]
-            annotate(held, codes, self._factor, names, facts=self._facts(), scores=self.marker_scores_)
-
-    def _facts(self) -> dict[str, Any]:
-        """What a reader of AnnData should know of the fit; of a private one no errors."""
-        facts = {"method": str(self.method), "n_components": len(self.components_), "prepare": self._preparation.text}
-        facts |= {"cofactor": version("cofactor"), "features": self.features}
-        if self._budget is not None:
-            return {**facts, "epsilon": float(self.epsilon_)}
-        known = {"rounds": "n_rounds_", "error": "reconstruction_err_"}
-        return {**facts, **{name: vars(self)[held] for name, held in known.items() if held in vars(self)}}
 
     def inverse_transform(self, X: Any) -> Array | list[Array]:
         """Return the reconstruction ``W H`` of codes W; a list of codes gives a list."""

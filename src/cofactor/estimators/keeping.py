@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofactor.data.formats.table import Table
 from cofactor.data.preparation import Preparation
-from cofactor.data.tables import as_table, check_distinct
+from cofactor.data.tables import as_table, check_distinct, is_annotated
 from cofactor.estimators import saved
+from cofactor.estimators.annotate import annotate
 from cofactor.estimators.base import Federated
 from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, factor
@@ -123,6 +125,30 @@ class Kept(Federated):
         if held.inputs is not None:
             self.feature_names_in_ = np.array(held.inputs, dtype=object)
         return self
+
+    def write(self, adata: Any) -> None:
+        """Write codes, factor, marker scores and facts into AnnData (or a list of it), where scanpy looks for them.
+
+        Codes go to ``obsm["X_cofactor"]``, the factor to ``varm["cofactor"]``, the facts to ``uns["cofactor"]``; a
+        table of markers to ``uns["rank_genes_cofactor"]``, where the model has some; clusters to ``obs["cofactor"]``.
+        """
+        check_is_fitted(self)
+        for held in adata if isinstance(adata, list | tuple) else [adata]:
+            if not is_annotated(held):
+                raise CofactorError(f"write: expected AnnData, found {type(held).__name__}; transform() returns codes.")
+            codes = self._codes(self._new_data(held)[0])
+            names = self.features_ or [str(name) for name in held.var_names]
+            more: Any = {"facts": self._facts(), "scores": self.marker_scores_, "clusters": self._kind.name == "clusters"}
+            annotate(held, codes, self._factor, names, **more)
+
+    def _facts(self) -> dict[str, Any]:
+        """What a reader of AnnData should know of the fit; of a private one no errors."""
+        facts = {"method": str(self.method), "n_components": len(self.components_), "prepare": self._preparation.text}
+        facts |= {"cofactor": version("cofactor"), "features": self.features}
+        if self._budget is not None:
+            return {**facts, "epsilon": float(self.epsilon_)}
+        known = {"rounds": "n_rounds_", "error": "reconstruction_err_", "inertia": "inertia_"}
+        return {**facts, **{name: vars(self)[held] for name, held in known.items() if held in vars(self)}}
 
 
 def _whose(held: saved.Saved, cls: type) -> str:

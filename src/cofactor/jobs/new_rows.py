@@ -78,7 +78,8 @@ def annotate_file(folder: RunFolder, path: Path, out: Path, found: NewRows) -> N
     facts: dict[str, Any] = {"method": config.method, "n_components": config.rank, "prepare": config.prepare or ""}
     facts |= {"cofactor": folder.manifest_record().cofactor} | ({} if config.privacy else {"error": found.error})
     names = [str(name) for name in public["feature_names"]]
-    annotate(held, found.codes, public["factor"], names, facts=facts, scores=public.get(SCORES))
+    more: Any = {"facts": facts, "scores": public.get(SCORES), "clusters": config.kind == "clusters"}
+    annotate(held, found.codes, public["factor"], names, **more)
     held.write_h5ad(out)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from threading import Lock
 from typing import Any
 
@@ -34,8 +34,17 @@ class Compiled:
             if self._made is None:
                 import numba
 
+                _listen()
                 self._made = numba.njit(**self._options)(self._function)
         return self._made
+
+
+@cache
+def _listen() -> None:
+    """Have it said where compiling takes long; once a process."""
+    from cofactor.local.kernels.waiting import listen
+
+    listen()
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Compiled]:
