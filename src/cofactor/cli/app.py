@@ -136,24 +136,27 @@ def rank(
     leave_out: Annotated[str | None, typer.Option(help="Columns or features that are left out.")] = None,
     prepare: Annotated[str | None, typer.Option(help="Steps before, as those of `cofactor fit`.")] = None,
     ratings: Annotated[bool, typer.Option("--ratings", help="Files are triples user,item,rating.")] = False,
+    boolean: Annotated[bool, typer.Option("--boolean", help="0/1 data: ranks of Boolean factors.")] = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Suggest a rank from held-out cells and stability; one upload per client, the rest are scalars.
 
-    With --ratings every rank is fitted, and judged by the RMSE on held-out ratings.
+    With --ratings every rank is fitted, and judged by the RMSE on held-out ratings; with --boolean by the loss on
+    features that were hidden from held-out rows.
 
     Example: cofactor rank a.h5ad b.h5ad -k 2:30 --out run
 
     Example: cofactor rank ratings.csv --ratings -k 2,5,10,20
+
+    Example: cofactor rank bits.npz --boolean -k 2:12
     """
     from cofactor.cli import verbs
     from cofactor.jobs.config import Config
 
     settings: dict[str, Any] = {"features": features, "layer": layer, "group_by": group_by, "seed": seed}
-    settings["ratings"] = ratings
-    settings |= {"prepare": prepare, "leave_out": leave_out}
+    settings |= {"prepare": prepare, "leave_out": leave_out, "ratings": ratings, "boolean": boolean}
     config = Config(inputs, 1, **settings)
     verbs.rank(config, _ranks(ranks), out, seeds=seeds, as_json=json, quiet=quiet)
 

@@ -227,7 +227,7 @@ def rank(config: Config, ranks: list[int], out: Path | None, *, seeds: int, as_j
     if as_json:
         print(json.dumps(scan.to_dict(), indent=1))
     elif not quiet:
-        error = "RMSE" if config.ratings else "error"
+        error = {"ratings": "RMSE", "boolean": "loss"}.get(config.kind, "error")
         _show_rows([_scanned(line, error) for line in scan.table()])
         Console().print(f"Suggested rank: {scan.suggestion}. {scan.reason}")
 

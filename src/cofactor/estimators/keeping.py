@@ -138,7 +138,11 @@ class Kept(Federated):
                 raise CofactorError(f"write: expected AnnData, found {type(held).__name__}; transform() returns codes.")
             codes = self._codes(self._new_data(held)[0])
             names = self.features_ or [str(name) for name in held.var_names]
-            more: Any = {"facts": self._facts(), "scores": self.marker_scores_, "clusters": self._kind.name == "clusters"}
+            more: Any = {
+                "facts": self._facts(),
+                "scores": self.marker_scores_,
+                "clusters": self._kind.name == "clusters",
+            }
             annotate(held, codes, self._factor, names, **more)
 
     def _facts(self) -> dict[str, Any]:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from cofactor.jobs import preparing, rated_ranks
+import numpy as np
+from scipy import sparse
+
+from cofactor.jobs import boolean_ranks, preparing, rated_ranks
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import read
+from cofactor.local import arrays
 from cofactor.methods.refusals import SCANNED
 from cofactor.privacy.errors import PrivacyError
 from cofactor.records import RankScan
 from cofactor.select import RankScan as Found
 from cofactor.select import select_rank
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, Data
+
+BITS = "All values are 0 or 1, and these are ranks of factors of numbers: --boolean scans those of Boolean ones."
+"""What is said of a scan that may not be the one that was meant."""
 
 
 def scan_ranks(config: Config, ranks: Sequence[int], *, seeds: int = 3) -> Found:
@@ -26,7 +34,18 @@ def scan_ranks(config: Config, ranks: Sequence[int], *, seeds: int = 3) -> Found
         raise CofactorError("a rank scan needs the same features at every client; use --features intersection.")
     if config.kind == "ratings":
         return rated_ranks.scan(inputs.data, ranks, seeds=seeds, seed=config.seed)
-    return select_rank(inputs.data, ranks, seeds=seeds, seed=config.seed)
+    if config.kind == "boolean":
+        return boolean_ranks.scan(inputs.data, ranks, seeds=seeds, seed=config.seed)
+    found = select_rank(inputs.data, ranks, seeds=seeds, seed=config.seed)
+    return replace(found, reason=f"{found.reason} {BITS}") if all(map(_are_bits, inputs.data)) else found
+
+
+def _are_bits(X: Data) -> bool:
+    """Whether there is nothing but zeros and ones; of rows on disk nobody looks."""
+    if arrays.is_held(X):
+        return False
+    values = X.data if sparse.issparse(X) else np.asarray(X)
+    return bool(((values == 0) | (values == 1)).all())
 
 
 def refuse_private(out: Path) -> None:

@@ -26,9 +26,7 @@ def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -
 
     The suggestion is the smallest rank within one standard error (paired over splits) of the best.
     """
-    chosen = _checked(data, ranks)
-    if seeds < 1:
-        raise CofactorError(f"seeds must be a whole number of at least 1. Found {seeds}.")
+    chosen = checked(data, ranks, seeds, "the users and the items")
     splits = [[ratings_split.at_random(R.tocsr(), share=SHARE, seed=seed + s) for R in data] for s in range(seeds)]
     if not all(sum(part.test.nnz for part in parts) for parts in splits):
         raise CofactorError(
@@ -40,10 +38,7 @@ def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -
         np.array([[_rmse(found, [p[side] for p in parts]) for found, parts in zip(line, splits)] for line in runs])
         for side in (1, 0)
     )
-    means = held[1:].mean(axis=1)
-    gaps = held[1:] - held[1 + int(np.argmin(means))]
-    error = gaps.std(axis=1, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.zeros(len(chosen))
-    best = next(i for i in range(len(chosen)) if gaps[i].mean() <= error[i])
+    means, (error, best) = held[1:].mean(axis=1), smallest(held[1:])
     reason = (
         f"Held-out RMSE {means[best]:.4f}: no larger rank is better by more than a standard error over {seeds} splits."
     )
@@ -56,11 +51,22 @@ def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -
     )  # fmt: skip
 
 
-def _checked(data: Sequence[Data], ranks: Sequence[int]) -> list[int]:
+def smallest(held: Array) -> tuple[Array, int]:
+    """Of errors (K x S) return the standard errors of their gaps to the best, paired over S, and the first within."""
+    gaps = held - held[int(np.argmin(held.mean(axis=1)))]
+    seeds = held.shape[1]
+    error = gaps.std(axis=1, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.zeros(len(held))
+    return error, next(i for i in range(len(held)) if gaps[i].mean() <= error[i])
+
+
+def checked(data: Sequence[Data], ranks: Sequence[int], seeds: int, sides: str) -> list[int]:
+    """Return the ranks in order; refuse those that both sides of the matrix have no room for."""
+    if seeds < 1:
+        raise CofactorError(f"seeds must be a whole number of at least 1. Found {seeds}.")
     limit = min(sum(R.shape[0] for R in data), data[0].shape[1])
     for k in ranks:
         if not 1 <= k <= limit:
-            raise CofactorError(f"ranks must be in 1..{limit}, at most the users and the items. Found {k}.")
+            raise CofactorError(f"ranks must be in 1..{limit}, at most {sides}. Found {k}.")
     if not ranks:
         raise CofactorError("ranks: expected at least one rank to scan, found none.")
     return sorted(set(ranks))

@@ -26,7 +26,7 @@ def expected(ratio: float, *, drowned: bool = False) -> str:
     """Say what noise of so many times the signal of an average component leaves to be seen."""
     if drowned:
         return DROWNED
-    found = f"noise is {ratio:.2g} times the signal of an average component"
+    found = f"noise is {float(f'{ratio:.2g}'):g} times the signal of an average component"
     if ratio < CLEAR:
         return f"The result can be expected to be useful, close to one without privacy: {found}."
     if ratio < LOST:

@@ -35,7 +35,12 @@ def summary(folder: Folder) -> dict[str, Any]:
     sentence = f"{words.counted(len(folder.client_names), 'client')} with {held} learned {found} in {rounds}."
     if stays(folder):
         sentence += " Raw rows and codes never leave a client."
-    return {"sentence": sentence, "cards": _cards(folder), "shows": folder.evaluation.shows}
+    return {
+        "sentence": sentence,
+        "cards": _cards(folder),
+        "shows": folder.evaluation.shows,
+        "remark": folder.evaluation.remark,
+    }
 
 
 def _cards(folder: Folder) -> list[Card]:
