@@ -103,6 +103,34 @@ def test_weights_of_cells_are_a_layer(tmp_path: Path) -> None:
     assert "expected a layer 'lost'" in cofactor("fit", *words, "lost", "--out", "other", cwd=tmp_path, check=2).stderr
 
 
+@pytest.mark.parametrize("words", [(), ("--method", "exact-beta", "--option", "beta=1")])
+def test_weights_of_rows_are_a_column(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """As ``sample_weight`` of the estimator: in files of their own, or in groups of one, prepared first."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.gamma(1, size=(60, 3)) @ rng.gamma(0.5, size=(3, 8)), rng.integers(1, 5, 60).astype(float)
+    site = np.repeat(["a", "b"], 30)
+    frame = pd.DataFrame(X, columns=[f"g{i}" for i in range(8)]).assign(counts=weights, site=site)
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    fit = ("-k", 3, "--rounds", 8, "--tol", 0, "-q", "--row-weights", "counts", "--prepare", "library=10", *words)
+    cofactor("fit", "all.csv", "--group-by", "site", *fit, cwd=tmp_path)
+    loss = {"beta_loss": "kullback-leibler"} if words else {}
+    model = FederatedNMF(3, rounds=8, tol=0, random_state=0, prepare="library=10", **loss)
+    model.fit(X, groups=site, sample_weight=weights)
+    with np.load(tmp_path / "run" / "factor.npz") as found:
+        np.testing.assert_allclose(found["factor"], model.components_, atol=1e-9)
+    np.testing.assert_allclose(np.load(tmp_path / "run" / "clients" / "b" / "codes.npy"), model.codes_[1], atol=1e-7)
+    cofactor("transform", "run", "all.csv", "--out", "codes.npy", "-q", cwd=tmp_path)
+    np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), np.vstack(model.codes_), atol=1e-6)
+    for name in "ab":
+        frame[frame.site == name].drop(columns="site").to_csv(tmp_path / f"{name}.csv", index=False)
+    cofactor("fit", "a.csv", "b.csv", *fit, "--out", "apart", cwd=tmp_path)
+    with np.load(tmp_path / "apart" / "factor.npz") as found:
+        np.testing.assert_allclose(found["factor"], model.components_, atol=1e-9)
+    frame.assign(counts=0).to_csv(tmp_path / "none.csv", index=False)
+    error = cofactor("fit", "none.csv", *fit, "--leave-out", "site", "--out", "other", cwd=tmp_path, check=2).stderr
+    assert "expected row weights 'counts' above 0" in error
+
+
 def test_codes_as_something_else_are_refused(cells: Path, tmp_path: Path) -> None:
     done = cofactor("transform", "run", "south.h5ad", "--out", tmp_path / "codes.xlsx", cwd=cells, check=2)
     assert "expected one of the suffixes .npy, .csv, .tsv, .parquet, .h5ad, found .xlsx" in done.stderr

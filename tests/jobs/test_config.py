@@ -39,6 +39,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "data": DATA,
     "groups": {"group_by": "ward"},
     "weights": {"cell_weights": "seen"},
+    "row weights": {"row_weights": "seen"},
     "split": SPLIT,
     "plan": {**PLAN, "method": "fedavg", "options": {"sweeps": 3, "common_start": True, "anchor": 0.5}},
     "privacy": {**PRIVACY, "method": "fedavg"},
@@ -158,6 +159,9 @@ def test_engines_of_the_settings_are_those_that_exist() -> None:
         ({"method": "hals", "group_by": "x"}, "found --group-by"),
         ({"method": "hals", "split": 2, "by": "sorted", "label": "x"}, "found --by"),
         ({"cell_weights": "w"}, "--cell-weights names a layer: expected h5ad or zarr files, found"),
+        ({"cell_weights": "w", "row_weights": "v"}, "expected either --cell-weights or --row-weights, found both"),
+        ({"row_weights": "w", "boolean": True}, "--row-weights: expected a method for non-negative numbers"),
+        ({"row_weights": "w", "epsilon": 1, "delta": 1e-6}, "--row-weights is refused in a private run"),
         ({"cell_weights": "w", "method": "oneshot"}, "--cell-weights: expected --method exact to go with it"),
         (
             {"method": "exact-gaps", "prepare": "log1p,scale"},

@@ -246,6 +246,7 @@ SETTINGS: dict[str, Refused | Allowed] = {
     "layer": NMF["layer"],
     "leave_out": Allowed("names of features, which are public", "g1"),
     "cell_weights": Refused("weights"),
+    "row_weights": Refused("weights"),
     "prepare": Refused("tfidf"),
     "group_by": Refused("ward"),
     "split": Refused(3),

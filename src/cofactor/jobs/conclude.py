@@ -9,6 +9,7 @@ import numpy as np
 
 from cofactor import ratings
 from cofactor.engines.contract import Client
+from cofactor.jobs import weighing
 from cofactor.jobs.client_folder import ClientFolder
 from cofactor.kinds.kind import Kind
 from cofactor.local.apart import own_part
@@ -16,7 +17,7 @@ from cofactor.method import rng
 from cofactor.ratings.ranking import judged, listed, lists
 from cofactor.records import ClientScore
 from cofactor.select.passports import Own, describe, factorize_alone, own_from
-from cofactor.types import Array, Message
+from cofactor.types import Array, Data, Message
 
 TOP, RELEVANT = 10, 4.0
 """Length of the lists that are judged, and the rating from which on an item should be in them."""
@@ -53,11 +54,12 @@ class Conclude:
     compares: bool
     held: Any = None
     rows: list[str] | None = None
+    scale: Array | None = None
 
     def __call__(self, client: Client, factor: Array) -> Finding | None:
         """Write codes and pictures; return the finding that all may see."""
         X, W = client.data, client.codes
-        self.folder.write_codes(W, self.rows)
+        self.folder.write_codes(W if self.scale is None else self._own_codes(X, factor, self.scale), self.rows)
         apart = None
         if (weight := self.method.traits.apart) is not None:
             V = own_part(X, W, factor, weight)
@@ -74,6 +76,10 @@ class Conclude:
         if self.held is not None:
             return _judged(found, self.method.layout, client, factor, self.held)
         return self._compared(found, client, factor) if self.compares else found
+
+    def _own_codes(self, X: Data, factor: Array, scale: Array) -> Any:
+        """Return the codes of the rows themselves: in a fit they are scaled by how much each counts."""
+        return self.method.refit(weighing.scaled([X], [1 / scale])[0], factor)
 
     def _compared(self, found: Finding, client: Client, factor: Array) -> Finding:
         """Add what the client finds alone: in the run's own first round, or now."""

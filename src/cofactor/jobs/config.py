@@ -16,6 +16,7 @@ from cofactor.engines.contract import Engine
 from cofactor.engines.named import NAMES, named
 from cofactor.engines.secure import in_words
 from cofactor.files import read_toml
+from cofactor.jobs import weighing
 from cofactor.jobs.settings import Settings
 from cofactor.kinds import KINDS
 from cofactor.local.devices import refuse as refuse_device
@@ -41,6 +42,7 @@ NOT_FOR_RATINGS = {
     "layer": None,
     "leave_out": None,
     "cell_weights": None,
+    "row_weights": None,
     "image": None,
     "prepare": None,
     "split": None,
@@ -69,7 +71,7 @@ class Config(Settings):
             raise CofactorError("expected at least one input file, found none.")
         self._check_words()
         self._check_device()
-        self._check_weights()
+        weighing.check(self)
         self._check_numbers()
         self._check_preparation()
         if self.kind == "blocks":
@@ -118,17 +120,6 @@ class Config(Settings):
         if self.engine != "inline":
             raise CofactorError(f"--device: expected --engine inline to go with it, found --engine {self.engine}.")
         refuse_device(self.device, self.kind, private=self.epsilon is not None)
-
-    def _check_weights(self) -> None:
-        """Refuse weights of cells where nothing would read them."""
-        if self.cell_weights is None:
-            return
-        if self.kind != "gaps":
-            raise CofactorError(f"--cell-weights: expected --method exact to go with it, found {self.method!r}.")
-        if others := [path for path in self.inputs if not path.lower().endswith((".h5ad", ".zarr"))]:
-            raise CofactorError(f"--cell-weights names a layer: expected h5ad or zarr files, found {others[0]}.")
-        if self.engine != "inline":
-            raise CofactorError(f"--cell-weights: expected --engine inline to go with it, found {self.engine}.")
 
     def _check_numbers(self) -> None:
         if self.split is not None and self.split < 1:

@@ -214,10 +214,10 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     journal = Journal(job.place, folder, job.names, job.method, callbacks, compares, streams, keys, asked)
     if streams:
         journal.begin(0)  # a stream has no checkpoint: it begins anew
-    none: list[Any] = [None] * len(inputs.names)
+    known: Any = [own or [None] * len(inputs.names) for own in (inputs.held, inputs.rows, inputs.scales)]
     work = [
-        Conclude(job.kind, job.method, name, folder.client(name), config.seed, job.private, compares, held, rows)
-        for name, held, rows in zip(inputs.names, inputs.held or none, inputs.rows or none, strict=True)
+        Conclude(job.kind, job.method, name, folder.client(name), config.seed, job.private, compares, *own)
+        for name, *own in zip(inputs.names, *known, strict=True)
     ]
     outcome = run(
         job.method,
@@ -251,7 +251,7 @@ def _markers(job: Job, outcome: Run, journal: Journal) -> Array | None:
         return None
     try:
         secure = job.plan.secure
-        sums = totals(question, inputs.data, m, engine=engine, secure=secure, watch=lambda _, a: journal.sent(t, a))
+        sums = totals(question, inputs.plain, m, engine=engine, secure=secure, watch=lambda _, a: journal.sent(t, a))
     except ClientError:
         if job.asker is None:
             raise

@@ -56,6 +56,7 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> New
         steps = folder.preparation()
         known = [str(name) for name in steps[NAMES]] if steps else names
         aside = {"group_by": None, "label": None, "split": None, "leave_out": None, "cell_weights": None}
+        aside["row_weights"] = None
         plain = replace(config, layer=layer or config.layer, **aside)  # type: ignore[arg-type]
         read = read_table(str(path), plain)
         X, rows = _over(read, known, config), read.row_names
@@ -86,7 +87,7 @@ def annotate_file(folder: RunFolder, path: Path, out: Path, found: NewRows) -> N
 def _over(table: Table, names: list[str], config: Config) -> Data:
     """Return rows over the features of a run; without names by position."""
     unnamed = names == [f"feature{i}" for i in range(len(names))]
-    aside = {name for name in (config.group_by, config.label, *config.left_out) if name}
+    aside = {name for name in (config.group_by, config.label, config.row_weights, *config.left_out) if name}
     X = table.X
     if not unnamed:
         some = config.features == "intersection"

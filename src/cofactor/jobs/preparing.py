@@ -12,10 +12,11 @@ from cofactor import kinds
 from cofactor.data.preparation import Asked, Preparation, hint
 from cofactor.engines.contract import Answer
 from cofactor.engines.totals import Question, Sums, totals
+from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import Inputs
-from cofactor.types import Array, Data
+from cofactor.types import Array, CofactorError, Data
 
 NAMES, WIDTH = "input_names", "input_width"
 """Arrays of a file: names and number of the features that came in, where preparation leaves others."""
@@ -38,7 +39,7 @@ def prepare(config: Config, inputs: Inputs, place: Place, known: Mapping[str, Ar
     steps = config.preparation
     said = "" if config.privacy is not None or place.remote else _hint(config, inputs, steps)
     if not steps:
-        return inputs, Prepared(hint=said)
+        return weighed(config, inputs), Prepared(hint=said)
     data: list[Data] = inputs.data
     if not place.remote:
         with place.guard("the inputs"):
@@ -67,7 +68,17 @@ def prepare(config: Config, inputs: Inputs, place: Place, known: Mapping[str, Ar
     arrays = learned(made, names, width)
     left = None if inputs.known is None else [made.places(index) for index in inputs.known]
     changed = replace(inputs, data=ready, feature_names=made.names(names), known=left)
-    return changed, Prepared(arrays, asked, said)
+    return weighed(config, changed), Prepared(arrays, asked, said)
+
+
+def weighed(config: Config, inputs: Inputs) -> Inputs:
+    """Return the clients with every row at its weight."""
+    if not inputs.weights:
+        return inputs
+    if inputs.known is not None:
+        raise CofactorError("--row-weights: expected the same features at every client; use --features intersection.")
+    scales = weighing.scales(inputs.weights, config)
+    return replace(inputs, data=weighing.scaled(inputs.data, scales), scales=scales)
 
 
 def learned(made: Preparation, names: Sequence[str] | None, width: int) -> dict[str, Array]:

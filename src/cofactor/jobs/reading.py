@@ -17,10 +17,9 @@ from cofactor.data import harmonise, load, partition, ratings_split
 from cofactor.data.formats.table import Table
 from cofactor.data.tables import check_distinct
 from cofactor.engines.team import ProcessError, text_of
+from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
-from cofactor.local import arrays
-from cofactor.local.weighted import Weighted
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import AUTO, Facts, refuse_dealt, settle
 from cofactor.types import Array, CofactorError, Data, DataError
@@ -31,7 +30,8 @@ class Inputs:
     """The clients of a run that are this process's: names, data, shared feature names and where each came from.
 
     ``known`` are the features of every client of the run, where they differ; ``held`` what ratings are held out;
-    ``rows`` the names of the rows of each client, where they have some; ``titles`` what people call the features.
+    ``rows`` the names of the rows of each client, where they have some; ``titles`` what people call the features;
+    ``weights`` how often the rows of each client count, where not once, and ``scales`` by what they were scaled for it.
     """
 
     names: list[str]
@@ -42,6 +42,13 @@ class Inputs:
     held: list[Any] = field(default_factory=list)
     rows: list[list[str] | None] = field(default_factory=list)
     titles: list[str] | None = None
+    weights: list[Array] = field(default_factory=list)
+    scales: list[Array] = field(default_factory=list)
+
+    @property
+    def plain(self) -> list[Data]:
+        """The rows as they were before each was scaled by how often it counts."""
+        return weighing.scaled(self.data, [1 / s for s in self.scales]) if self.scales else self.data
 
     def labels(self) -> list[str]:
         """Return what errors call the clients: their names, and the files they came from."""
@@ -104,27 +111,17 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     if load.are_ratings(path):
         raise CofactorError(f"{path}: expected features in columns, found lines of user,item,rating; add --ratings.")
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
-    columns = [name for name in (config.group_by, config.label, *config.left_out) if name]
+    columns = [name for name in (config.group_by, config.label, config.row_weights, *config.left_out) if name]
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
     named = text or path.lower().endswith(".parquet")
     partly = opens if named or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
     obs, guesses = columns if named else (), config.privacy is None
     table = load.read(path, layer=config.layer, obs=obs, blocks=partly, guesses=guesses)
     if config.cell_weights is not None:
-        table = _weighed(table, config.cell_weights)
+        table = weighing.of_cells(table, config.cell_weights)
     if config.features != "position":
         check_distinct(table)
     return table if named or not config.left_out else harmonise.without(table, config.left_out)
-
-
-def _weighed(table: Table, layer: str) -> Table:
-    """Return a table whose cells have the weights of a layer of the same file."""
-    parts = [table.X, load.read(table.source, layer=layer, blocks=False).X]
-    parts = [X.load() if arrays.is_held(X) else X for X in parts]
-    X, weight = (X.toarray() if sparse.issparse(X) else np.asarray(X) for X in parts)
-    if weight.shape != X.shape:
-        raise CofactorError(f"{table.source}: expected cell weights of shape {X.shape}, found {weight.shape}.")
-    return replace(table, X=Weighted(X, weight))
 
 
 def in_blocks(config: Config, table: Table, place: Place) -> Inputs:
@@ -138,6 +135,7 @@ def in_blocks(config: Config, table: Table, place: Place) -> Inputs:
 
 def cut(config: Config, table: Table, place: Place) -> Inputs:
     """Make clients of one file: one, or several by a column or by a partitioner."""
+    weights = weighing.of_rows(table, config.row_weights)
     if config.group_by:
         groups = partition.by_group(table.column(config.group_by))
         names, parts = [str(name) for name in groups], list(groups.values())
@@ -146,13 +144,16 @@ def cut(config: Config, table: Table, place: Place) -> Inputs:
         names = [f"client-{j}" for j in range(len(parts))]
     else:
         names = file_names(config.inputs)
-        return Inputs(names, [table.X], table.feature_names, list(config.inputs), rows=[table.row_names])
+        found = Inputs(names, [table.X], table.feature_names, list(config.inputs), rows=[table.row_names])
+        return found if weights is None else replace(found, weights=[weights])
     there = [j for j, name in enumerate(names) if name not in config.forgotten]
     names, parts = [names[j] for j in there], [parts[j] for j in there]
     mine = place.own(len(parts))
     data = [place.take(table.X, part) for part in parts[mine]]
     rows = [None if table.row_names is None else [table.row_names[i] for i in part] for part in parts[mine]]
-    return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data), rows=rows)
+    counts = [] if weights is None else [weights[part] for part in parts[mine]]
+    sources = [config.inputs[0]] * len(data)
+    return Inputs(names[mine], data, table.feature_names, sources, rows=rows, weights=counts)
 
 
 def _split(table: Table, config: Config) -> list[Array]:
@@ -179,7 +180,8 @@ def matched(config: Config, place: Place) -> Inputs:
     tables[own] = mine
     features, data, known = harmonise.merged(tables, config.features)  # type: ignore[arg-type]
     names, sources = file_names(config.inputs)[own], list(config.inputs)[own]
-    return Inputs(names, data[own], features, sources, known, rows=[table.row_names for table in mine])
+    counts = [w for table in mine if (w := weighing.of_rows(table, config.row_weights)) is not None]
+    return Inputs(names, data[own], features, sources, known, rows=[t.row_names for t in mine], weights=counts)
 
 
 def file_names(paths: Sequence[str]) -> list[str]:

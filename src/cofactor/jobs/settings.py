@@ -17,7 +17,7 @@ def option(default: Any, text: str, *names: str) -> Any:
 PANELS = {
     "What is computed": "rank method boolean rounds tol seed option",
     "Clients, features, preparation": (
-        "group_by split by label alpha features layer leave_out cell_weights prepare image"
+        "group_by split by label alpha features layer leave_out row_weights cell_weights prepare image"
     ),
     "Ratings": "ratings users_as_clients rated_only titles holdout holdout_share duplicates",
     "Privacy": "epsilon delta unit clip rows secure curious keys ledger insecure_noise_seed",
@@ -54,6 +54,7 @@ class Settings:
     cell_weights: str | None = option(
         None, "Layer of h5ad files that says how much each cell counts; one of 0 was not observed."
     )
+    row_weights: str | None = option(None, "Column (obs of h5ad files) that says how often each row counts.")
     prepare: str | None = option(None, "Steps before the fit, as library,log1p,hvg=2000; also tfidf, scale, binarize.")
     group_by: str | None = option(None, "One file: a column that names the client.")
     split: int | None = option(None, "One file: simulate this many clients.")
