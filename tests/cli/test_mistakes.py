@@ -46,6 +46,10 @@ FIT = ("fit", "small.npz", "-k", 2)
         (("fit", "-k", 2), "at least one input file"),
         ((*FIT, "--split", 3, "--by", "sorted"), "--label"),
         (
+            (*FIT, "--boolean", "--method", "exact"),
+            "expected a method for zeros and ones, found --method exact; 'boolean-exact' is what comes nearest.",
+        ),
+        (
             (*FIT, "--boolean", "--method", "k-means"),
             "--boolean: expected a method for zeros and ones (boolean-oneshot,",
         ),

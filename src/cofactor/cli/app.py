@@ -143,8 +143,7 @@ def rank(
 ) -> None:
     """Suggest a rank from held-out cells and stability; one upload per client, the rest are scalars.
 
-    With --ratings every rank is fitted, and judged by the RMSE on held-out ratings; with --boolean by the loss on
-    features that were hidden from held-out rows.
+    With --ratings ranks are judged by the RMSE on held-out ratings, with --boolean by features hidden from new rows.
 
     Example: cofactor rank a.h5ad b.h5ad -k 2:30 --out run
 

@@ -53,6 +53,7 @@ def fit(
     """
     from cofactor.cli import verbs
 
+    _check_named(given)
     said = _said(given, dict(map(pair, option or [])))
     verbs.fit(said, out, config_file=config, as_json=json, quiet=quiet, home=home, least=min_clients)
 
@@ -81,6 +82,21 @@ def consensus(
     options = {"starts": starts, "settles": SETTLES if settles is None else settles, **dict(map(pair, option or []))}
     said = _said({**given, "method": "consensus"}, options)
     verbs.fit(said, out, config_file=None, as_json=json, quiet=quiet, home=Path("federation"))
+
+
+MEANT = {"boolean": ("zeros and ones", "boolean-exact"), "ratings": ("ratings", "exact-als")}
+"""Of data of a kind: what they are, and the method that is for them what "exact" is for numbers."""
+
+
+def _check_named(given: dict[str, Any]) -> None:
+    """Refuse the default of other data where it is asked for by name: another method would run in its place."""
+    for flag, (what, like) in MEANT.items():
+        if given.get(flag) and given.get("method") == "exact":
+            from cofactor.types import CofactorError
+
+            raise CofactorError(
+                f"--{flag}: expected a method for {what}, found --method exact; {like!r} is what comes nearest."
+            )
 
 
 def _said(given: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
