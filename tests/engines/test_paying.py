@@ -26,7 +26,9 @@ from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
 from cofactor.methods.wrapped import Wrapped
 from cofactor.plan import Plan
-from cofactor.privacy import Privacy, account, spend
+from cofactor.privacy import Privacy, account, chain, spend
+from cofactor.privacy.book import Book
+from cofactor.privacy.chain import Seal
 from cofactor.privacy.charges import Beside
 from cofactor.privacy.errors import DamagedLedgerError, KeyFileError, LedgerError, OtherDataError, ReleasedError
 from cofactor.types import CofactorError
@@ -247,6 +249,27 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path) -> None:
     assert left == []
     assert run(Seen(averaged(), left), Xs, checkpoint=checkpoint).epsilon == pytest.approx(1, rel=1e-9)
     assert [t for rows, t in left if rows == 10] == [3, 4, 5]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_whoever_cannot_read_the_secret_cannot_take_a_charge_back(tmp_path, kept) -> None:
+    """A round that was charged, and may have left, was cut off, and all hashes were computed anew: it left again."""
+    checkpoint, left = half(tmp_path, averaged()), []
+    path, book = checkpoint.charges, Book(checkpoint.charges)
+    Beside(path).charge(3, averaged().traits.allowance.costs(3), np.arange(3))
+    with pytest.raises(ReleasedError, match="which may have been released"):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    lines = [json.loads(line) for line in path.read_text().splitlines()][:-1]
+    bare = [{name: entry[name] for name in entry if name not in chain.CHAINED} for entry in lines]
+    links, seal = chain.extend(bare, Seal(0, chain.digest("the charges of a run")))
+    assert [link["hash"] for link in links] == [line["hash"] for line in lines]  # it needs no secret
+    signatures = book.ends().signatures
+    for file in (path, book.seal):
+        file.unlink()
+    book.add(lines if kept else links, {"run": seal}, signatures if kept else None)
+    with pytest.raises(DamagedLedgerError, match="found them changed or cut off"):
+        run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
+    assert left == []
 
 
 def test_killed_at_every_write_a_secret_is_there_as_a_whole_or_not_at_all(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import math
 import secrets
@@ -14,12 +15,14 @@ from typing import Any, Protocol
 from cofactor import files
 from cofactor.privacy import chain, owned
 from cofactor.privacy.accountant import Cost, Mechanism, Unit
-from cofactor.privacy.book import Book
+from cofactor.privacy.book import Book, Ends
 from cofactor.privacy.errors import DamagedLedgerError, KeyFileError, LedgerError, OtherDataError
 from cofactor.types import Array
 
 SECRET = 64
 """Digits of the secret by which a run knows its data again."""
+CHAIN, EXTENT = "run", "the charges beside a checkpoint"
+"""The only chain of such charges, and what the signature of where it ends is of."""
 Costs = Mapping[str, Cost]
 """The price of every array of a round."""
 
@@ -78,9 +81,10 @@ def entries_of(text: str) -> list[dict[str, Any]]:
 
 
 class Beside:
-    """The charges of a run from Python, in a file beside its checkpoint: one line for each round, not signed.
+    """The charges of a run from Python, in a file beside its checkpoint: one line for each round.
 
-    Data are known again by a keyed hash in every line; its secret is in a file of its own, for its owner alone.
+    Lines, and where they end, are signed by a secret in a file of its own, for its owner alone: whoever can write the
+    file and not read that cannot make what was spent look smaller. Data are known again by a keyed hash in every line.
     """
 
     data: str | None = None
@@ -89,15 +93,27 @@ class Beside:
         self.book, self.entries = Book(path), list[dict[str, Any]]()
         self.book.complete()
         self.entries = entries_of(self.book.text())
+        self._secret = self.secret()
         self.seal, broken = chain.check(self.entries, _begin())
         ends = self.book.ends()
-        if broken or (ends is None) == bool(self.entries) or (ends and ends.chains.get("run") != self.seal):
+        known = Ends(0, "", {}, {}) if ends is None else ends
+        whole = broken is None and (ends is not None) == bool(self.entries)
+        if not whole or (self.entries and not self._are_signed(known)):
             raise DamagedLedgerError(
                 f"{path}: expected the charges of this checkpoint, found them changed or cut off. What was released is "
                 "not known, so that this run cannot go on: start a new one, with another checkpoint."
             )
         if not self.entries:
             self._add({"run": uuid.uuid4().hex})
+
+    def _are_signed(self, ends: Ends) -> bool:
+        """Whether all lines, and where they end, were written by whoever has the secret."""
+        signed = [(entry["hash"], entry.get("signature")) for entry in self.entries]
+        signed.append((chain.end(EXTENT, CHAIN, self.seal), ends.signatures.get(CHAIN)))
+        return all(hmac.compare_digest(self._sign(digest), str(found)) for digest, found in signed)
+
+    def _sign(self, digest: str) -> str:
+        return hmac.digest(self._secret, f"cofactor charges 1 {digest}".encode(), "sha256").hex()
 
     @property
     def run(self) -> str:
@@ -112,7 +128,7 @@ class Beside:
         """Return what tells data apart; one that is lost is not made again."""
         path = self.book.path.with_suffix(".secret")
         if not path.exists():
-            if any("data" in entry for entry in self.entries):
+            if self.entries:
                 raise LedgerError(
                     f"{path}: expected the secret by which this run knows its data again, found none; put it back, or "
                     "start a new run, with another checkpoint."
@@ -142,9 +158,10 @@ class Beside:
         self._add({"round": t, "costs": to_record(costs), "participants": len(participants), **known})
 
     def _add(self, entry: dict[str, Any]) -> None:
-        links, self.seal = chain.extend([entry], self.seal)
-        self.book.add(links, {"run": self.seal})
-        self.entries += links
+        [link], self.seal = chain.extend([entry], self.seal)
+        link["signature"] = self._sign(link["hash"])
+        self.book.add([link], {CHAIN: self.seal}, {CHAIN: self._sign(chain.end(EXTENT, CHAIN, self.seal))})
+        self.entries.append(link)
 
 
 def _begin() -> str:
