@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from tests.helpers.private import HARDLY, built, mixtures, privacy
 from tests.helpers.teams import Member, together
 
@@ -227,6 +228,30 @@ def test_processes_of_a_private_run_tell_each_other_no_row_counts(
     vary = re.compile("[0-9a-f]{64,}|clip=[0-9.]+, sigma=[0-9.]+")
     kept = [sorted(vary.sub("", line) for line in lines) for lines in seen]
     assert kept[0] == kept[1]
+
+
+def test_processes_of_a_private_fit_tell_each_other_no_errors(monkeypatch: pytest.MonkeyPatch, Xs: Any) -> None:
+    """At the end every process told all others, without noise, the error, the size and the rows of each client."""
+    told: list[str] = []
+    real = Member.exchange
+
+    def spy(self: Member, where: str, value: Any = None, **error: Any) -> list[Any]:
+        if where not in ("sum", "gather"):
+            told.append(f"{self.here} {where} {value!r}")
+        return real(self, where, value, **error)
+
+    monkeypatch.setattr(Member, "exchange", spy)
+    seen, own = [], []
+    for less in (0, 1):
+        told.clear()
+        parts = [Xs[0], Xs[1][less:]]
+        model = FederatedNMF(2, privacy=Privacy(1.0, 1e-6), random_state=0)
+        found = together(2, lambda e, m=model, X=parts: clone(m).set_params(engine=e).fit([X[e.team.here]]))
+        own.append([one.reconstruction_err_ for one in found])
+        seen.append(sorted(re.sub("clip=[0-9.]+, sigma=[0-9.]+", "", line) for line in told))
+    assert seen[0] == seen[1]
+    assert own[0][0] != own[0][1]
+    assert np.isfinite(own).all()
 
 
 def test_a_refusal_tells_no_values(Xs: Any) -> None:

@@ -15,6 +15,7 @@ from cofactor import kinds
 from cofactor.engines import dask_worker as worker
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.contract import Rebuilt
+from cofactor.engines.host import UNTOLD
 from cofactor.engines.log import Log
 from cofactor.engines.session import stepped
 from cofactor.engines.team import text_of
@@ -246,6 +247,8 @@ class Hosts:
             place.address = found[0] if found else place.address
             return
         for j, block in enumerate(blocks if isinstance(blocks, list) else [], place.first):
+            if block.status == "error" and self.terms.method.traits.allowance is not None:
+                raise DataError(f"client {j}: {UNTOLD}")  # it may say what stands in a file
             if block.status == "error":
                 raise DataError(f"client {j}: {_text(block.exception())}") from block.exception()
         self._count(place, error)

@@ -29,6 +29,7 @@ from cofactor.estimators.ending import name as name_ending
 from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, Given
 from cofactor.estimators.unobserved import look
+from cofactor.kinds import measure
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
 from cofactor.kinds.numbers import GAPPED
@@ -160,7 +161,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         kind = kinds.KINDS[method.traits.kind]
         if kind is GAPPED:
             look(formed, held.names, preparation.names(held.features))
-        work = [Measure(kind, method)] * len(formed)
+        work = [] if plan.privacy is not None else [Measure(kind, method)] * len(formed)  # which other processes hear
         outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
         self._made, self._preparation, self._chosen = method, preparation, (chosen, options)
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
@@ -170,8 +171,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         self.n_rounds_ = self.n_iter_ = len(outcome.history)
         self.n_components_ = len(self.components_)
         self.ended_, self.empty_components_ = ENDED[outcome.ended], list(outcome.empty)
-        self.stability_ = outcome.stability
-        self.absent_ = [held.names[j] for j in outcome.absent]
+        self.stability_, self.absent_ = outcome.stability, [held.names[j] for j in outcome.absent]
         self.ledger_, self.epsilon_ = outcome.ledger, outcome.epsilon
         self.n_features_in_ = held.width or self.components_.shape[1]
         self._column = groups if isinstance(groups, str) else None
@@ -180,7 +180,9 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             self.feature_names_in_ = np.array(held.features, dtype=object)
         name_ending(outcome, held.names, kind)
         doubt(outcome, self.features_)
-        self._conclude(kind.score(np.sum(outcome.findings, axis=0)), outcome)
+        codes = [] if clients.is_elsewhere(formed) else outcome.codes
+        found = outcome.findings if work else measure.here(kind, method, formed, codes, outcome.factor)
+        self._conclude(measure.overall(kind, found), outcome)
         self._add(whole if given.cells is None else data, facts, plan, engine)
         self._give_back(came, X)
         return held

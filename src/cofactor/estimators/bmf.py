@@ -72,7 +72,7 @@ class FederatedBMF(Kept):
     codes_ : list of the codes W_j (n_j x k, uint8), one per client in the order of ``clients_``.
     clients_ : names of the clients: positions in the list, or the distinct groups.
     history_ : one :class:`~cofactor.engines.history.Round` per round; its loss is half the errors in a sweep.
-    reconstruction_err_ : the loss ``|X xor (W o H)| / |X|`` over all rows.
+    reconstruction_err_ : the loss ``|X xor (W o H)| / |X|`` over all rows; of a private fit over those in this process.
     n_rounds_ : rounds that were run.
     epsilon_, ledger_ : what the fit cost in all (infinite without ``privacy``), and its ledger (or None).
 

@@ -84,7 +84,7 @@ class FederatedNMF(Factored):
     silhouette_, clustergram_ : with ``consensus``, how far the cluster of each component stands apart from the others
         (1 is all the way; NaN where summaries have too few components for starts to differ), and the distances between
         the components of all starts, as a picture; None without.
-    reconstruction_err_ : ``|X - W H|_F / |X|_F`` over all rows.
+    reconstruction_err_ : ``|X - W H|_F / |X|_F`` over all rows; of a private fit over those in this process (else NaN).
     n_rounds_, n_iter_ : rounds that were run.
     n_components_ : the rank.
     feature_names_in_, features_ : names of the features that came in, and of the columns of ``components_``.

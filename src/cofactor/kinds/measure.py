@@ -25,5 +25,11 @@ class Measure:
 
 
 def overall(kind: Kind, tallies: Sequence[Array]) -> Score:
-    """Return the errors of all rows together."""
-    return kind.score(np.sum(tallies, axis=0))
+    """Return the errors of all rows together; NaN where nobody said any."""
+    return kind.score(np.sum(tallies, axis=0)) if len(tallies) else Score(np.nan, None)
+
+
+def here(kind: Kind, method: Any, data: Sequence[Any], codes: Sequence[Array], factor: Array) -> list[Array]:
+    """Return the tallies of clients whose data and codes are both here: those of a private run leave no process."""
+    both = zip(data, codes, strict=True) if len(codes) == len(data) else ()
+    return [kind.tally(method, X, W, factor) for X, W in both]
