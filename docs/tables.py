@@ -24,8 +24,8 @@ from cofactor.method import Method
 from cofactor.methods import catalog
 
 PAGE = Path(__file__).parent / "reference" / "methods.md"
-RANK, FEATURES = 5, 41
-"""Small sizes at which k, 2k, k(k+1)/2, the width of a sketch and numbers of their own all differ."""
+RANK, FEATURES = 6, 41
+"""Small sizes at which k, 2k, 3k, k(k+1)/2, the width of a sketch and numbers of their own all differ."""
 EXAMPLE_RANK, EXAMPLE_FEATURES = 20, 2000
 ROUNDS = 12
 
@@ -74,11 +74,11 @@ def _unbroken(text: str) -> str:
 def word(size: int, rank: int, features: int) -> str:
     """Return a size in words of the rank k and the number of features m; d is the width of a sketch, at least 4k.
 
-    >>> word(15, 5, 41), word(10, 5, 41), word(41, 5, 41), word(20, 5, 41), word(6, 5, 41)
-    ('k(k+1)/2', '2k', 'm', 'd', '6')
+    >>> word(21, 6, 41), word(12, 6, 41), word(18, 6, 41), word(41, 6, 41), word(24, 6, 41), word(5, 6, 41)
+    ('k(k+1)/2', '2k', '3k', 'm', 'd', '5')
     """
     triangles = {n * (n + 1) // 2: w for n, w in ((rank, "k"), (features, "m"))}
-    words = {rank: "k", 2 * rank: "2k", features: "m"}
+    words = {rank: "k", 2 * rank: "2k", 3 * rank: "3k", features: "m"}
     words |= {size: f"{n}({n}+1)/2" for size, n in triangles.items()}
     return words.get(size, "d" if size >= 4 * rank else str(size))
 
@@ -160,7 +160,8 @@ def formula(arrays: Iterable[Array]) -> str:
         shape = [size for size in array.shape if not size.isdigit()]
         number = math.prod(int(size) for size in array.shape if size.isdigit())
         if shape:
-            term = "".join(shape).replace("2k2k", "4k²").replace("kk", "k²")
+            term = "".join(shape).replace("2k2k", "4k²").replace("3k3k", "9k²")
+            term = term.replace("kk", "k²")
             terms[array.itemsize, term] += number
         else:
             rest += array.itemsize * number
