@@ -40,6 +40,7 @@ class Traits:
     no others; None: it needs all.
     ``judged`` is what says that it is done: its "loss", where that is the objective of all clients in that round, or,
     where losses are of the clients' own copies or of those that answered, how far the "factor" still moves.
+    ``iterates``: rounds of its own plan are iterations, which may be too few: its losses say whether it has settled.
     ``every``: the factor is renewed in every so many rounds, and stands in those between.
     ``unseeded``: in so many rounds, from the first, clients draw the same whatever the seed is.
     ``stages`` are the rounds in which something new begins: clients join anew, and losses do not compare across.
@@ -56,6 +57,7 @@ class Traits:
     apart: float | None = None
     sliced: str | None = None
     judged: str = "loss"
+    iterates: bool = False
     every: int = 1
     unseeded: int = 0
     stages: tuple[int, ...] = (0,)

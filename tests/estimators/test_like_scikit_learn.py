@@ -7,6 +7,7 @@ round finds the codes of the factor.
 """
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cofactor import FederatedNMF, run
 from cofactor.local.divergence import divergence
+from cofactor.local.stats import normalize
 from cofactor.methods import catalog
 from cofactor.types import CofactorError
 
@@ -239,6 +241,42 @@ def test_orthogonality_keeps_components_apart(weight):
     assert held.reconstruction_err_ > free.reconstruction_err_
 
 
+@pytest.mark.parametrize("clients", [1, 2])
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_orthogonality_ends_near_one_component_for_each_row(seed, clients):
+    """Where every row uses one component nothing is paid: clusters of directions, from the rows themselves."""
+    draw = np.random.default_rng(seed)
+    X = draw.gamma(0.6, size=(120, 4)) @ draw.gamma(0.4, size=(4, 30)) + 0.02
+
+    def cost(W, H, weight):
+        parts = W.T @ W * (H @ H.T)
+        return 0.5 * np.sum((X - W @ H) ** 2) + 0.5 * weight * (parts.sum() - np.trace(parts))
+
+    H = normalize(X[draw.choice(120, 4, replace=False)])
+    for _ in range(30):
+        best = (X @ H.T).argmax(axis=1)
+        rows = [X[best == c] for c in range(4)]
+        main = [np.abs(np.linalg.svd(r, full_matrices=False)[2][0]) if len(r) else None for r in rows]
+        H = np.array([h if new is None else new for h, new in zip(H, main, strict=True)])
+    W = X @ H.T * (np.arange(4) == best[:, None])
+    for weight in (1.0, 10.0):
+        found = FederatedNMF(4, orthogonality=weight, random_state=0).fit(np.split(X, clients))
+        assert cost(np.vstack(found.codes_), found.components_, weight) < 1.2 * cost(W, H, weight)
+        assert found.empty_components_ == []
+
+
+@pytest.mark.parametrize("method", ["mu", "dsanls"])
+def test_iterations_that_were_too_few_are_told(method):
+    X = dense(60, 20, seed=3)
+    with pytest.warns(ConvergenceWarning, match=r"own plan \(21 rounds\) were not enough to reach tol=0.0001"):
+        found = FederatedNMF(4, method=method, random_state=0, rounds=10).fit(X)
+    assert "before its loss had settled" in found.ended_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        FederatedNMF(4, method=method, random_state=0, rounds=10, tol=0).fit(X)
+        FederatedNMF(2, method="hals", random_state=0, rounds=400).fit(X)
+
+
 @pytest.mark.parametrize("beta", [-1, -0.5, 0])
 def test_zeros_have_no_such_divergence(beta):
     X = dense()
@@ -343,6 +381,21 @@ def test_chunks_in_any_order_come_near_the_whole(order):
     missed = [1 - fitted.score(X) for fitted in (grown, whole)]
     assert np.sqrt(missed[0]) <= 1.03 * np.sqrt(missed[1])
     assert grown.codes_[0].shape == (40, 4)
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_new_rows_that_are_nearly_clean_bring_the_factor_near_that_of_all_rows(seed):
+    draw = np.random.default_rng(seed)
+    X = draw.gamma(0.6, size=(160, 4)) @ draw.gamma(0.4, size=(4, 40)) + 0.05 * draw.random((160, 40))
+
+    def missed(fitted):
+        return np.sqrt(1 - fitted.score(X))
+
+    whole, first = (FederatedNMF(4, random_state=0).fit(rows) for rows in (X, X[:40]))
+    before = missed(first)
+    for part in (X[40:100], X[100:]):
+        first.partial_fit(part)
+    assert missed(first) < min(before, 1.02 * missed(whole))
 
 
 def test_new_rows_after_a_fit():

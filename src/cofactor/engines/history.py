@@ -41,6 +41,7 @@ ENDED = {
     "factor": "the factor stands still",
     "noise": "the factor stands still against its own noise",
     "plan": "all rounds of the method's own plan were run",
+    "iterations": "the iterations of the method's own plan were used up before its loss had settled",
     "asked": "all rounds were run, as asked: tol 0 looks for no other end",
     "rounds": "the rounds were used up before it had settled",
     "few": "the rounds were used up, too few of them to judge whether it had settled",

@@ -94,7 +94,7 @@ class Over:
         """Return why it is over after the last line, one of ``ENDED``; "" where it goes on."""
         used = len(history) >= self.limit
         if self.own is not None:
-            return "" if not used else "plan" if self.limit >= self.own else "rounds"
+            return "" if not used else self._of_plan(history)
         last = len(self.traits.stages) - 1
         lines = [line for line in history if line.stage == last and line.round >= self.first]
         if self.whole and lines:  # losses of other clients do not compare: one has come late, or was silent
@@ -107,6 +107,13 @@ class Over:
             return ""
         return "asked" if self.tol == 0 else "few" if len(lines) <= self.patience else "rounds"
 
+    def _of_plan(self, history: Sequence[Round]) -> str:
+        """Return why a method with a plan of its own is over."""
+        if self.own is not None and self.limit < self.own:
+            return "rounds"
+        falling = self.traits.iterates and falls([line.loss for line in history], self.tol)
+        return "iterations" if falling else "plan"
+
     def _tol(self) -> float:
         """Return the tolerance of a round: where some answer, the factor moves by so much less than with all."""
         return self.tol * (self.share if self.judged == "factor" and not self.stream else 1.0)
@@ -116,6 +123,25 @@ class Over:
         if self.share == 1 or self.stream:
             return self.patience
         return min(max(self.patience, rounds - int(self.last.min())), LONGEST * self.patience)
+
+
+def falls(losses: Sequence[float], tol: float) -> bool:
+    """Say whether losses, two for each iteration and perhaps with noise, still fall at the end.
+
+    The means of the last ``WINDOW`` and of those before are so many rounds apart; they fall where that is more than
+    ``tol`` in three iterations, and more than twice their standard error.
+
+    >>> falls([0.98**t for t in range(60)], 1e-4), falls([1 + 0.01 * (-1) ** t for t in range(60)], 1e-4)
+    (True, False)
+    """
+    known = np.array([loss for loss in losses if not math.isnan(loss)])
+    span = min(WINDOW, len(known) // 2)
+    if tol <= 0 or span < 2:
+        return False
+    before, last = known[-2 * span : -span], known[-span:]
+    fallen = float(before.mean() - last.mean())
+    error = math.sqrt((before.var(ddof=1) + last.var(ddof=1)) / span)
+    return fallen * 2 * 3 / span > tol * abs(float(last.mean())) and fallen > 2 * error
 
 
 class Trail:

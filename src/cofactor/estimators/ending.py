@@ -16,6 +16,8 @@ from cofactor.types import Array, DisclosureWarning, Shared
 
 ADVICE = {
     "rounds": "{rounds} rounds were not enough to reach tol={tol}; raise `rounds` or `tol`.",
+    "iterations": "the iterations of the method's own plan ({rounds} rounds) were not enough to reach tol={tol}; raise "
+    "`rounds`, which are its iterations, or `tol`.",
     "few": "{rounds} rounds were not enough to judge whether tol={tol} is reached; raise `rounds`, or set tol=0.",
     "precision": "tol={tol} cannot be reached in {dtype}, which shows no smaller change than {eps:.1g}; raise `tol`, "
     "or give the data in float64.",

@@ -95,9 +95,9 @@ class Factored(Kept):
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Go on with new rows: one matrix, or a list of clients; the first call is a fit.
 
-        Rows that were seen stand in summaries at three times the rank (:mod:`cofactor.combine.summaries`), so that the
-        factor goes on on all of them, in whatever order they come. ``codes_``, ``clients_`` and
-        ``reconstruction_err_`` are those of the new rows.
+        New rows count as they are; rows that were seen stand in summaries (:mod:`cofactor.combine.summaries`), in which
+        their codes are made of those they had and of some of their own. The factor goes on on all of them.
+        ``codes_``, ``clients_`` and ``reconstruction_err_`` are those of the new rows.
         """
         if self._budget is not None or self.secure:
             raise PrivacyError("partial_fit is refused with privacy or secure sums: it needs each client's summary.")
@@ -114,11 +114,11 @@ class Factored(Kept):
                     "or its clients are on other machines. Begin at its factor: fit(X, H=model.components_)."
                 )
             self._kept = [growing.recalled([devices.plain(W) for W in self.codes_], self._factor)]
-        data, k, seed = self._new_data(X), len(self.components_), seed_of(self.random_state)
-        self._kept = [*self._kept, *(growing.summary(x, k, seed) for x in data)]
+        data, seed = self._new_data(X), seed_of(self.random_state)
         if first:
+            self._kept = [growing.summary(x, self._codes(x), seed) for x in data]
             return self
-        self._kept, self.components_ = growing.grow(self._kept, self._factor)
+        self._kept, self.components_ = growing.grow(self._kept, data, self._factor, seed)
         self.codes_, self.clients_ = [self._codes(x) for x in data], list(range(len(data)))
         tallies = [self._kind.tally(self._made, x, W, self.components_) for x, W in zip(data, self.codes_, strict=True)]
         self.reconstruction_err_ = self._kind.score(np.sum(tallies, axis=0)).error

@@ -10,16 +10,20 @@ import numpy as np
 from cofactor.combine import summaries
 from cofactor.combine.summaries import Summary
 from cofactor.combine.unions import Descent
-from cofactor.local import arrays
-from cofactor.local.stats import normalize
+from cofactor.local import arrays, devices
+from cofactor.local.half_steps import nearly
+from cofactor.local.stats import for_codes, for_factor, gain, normalize
+from cofactor.local.updates import HALS
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, CofactorError, Data, Stats
 
 OVER, MOST = 3, 32
 """Rank of a summary over that of the model, and summaries that are kept before the older ones are merged."""
-SWEEPS, ITERATIONS = 20, 60
-"""Sweeps of the first codes, and iterations in which the factor goes on."""
+SWEEPS, ITERATIONS, IMPROVING, TOL = 20, 60, 3, 1e-5
+"""Sweeps of the first codes, iterations in which the factor goes on, sweeps of each half of them, and when they end."""
+SINGULAR = 1e-10
+"""Part of the largest eigenvalue of a gram below which one counts as none."""
 ALONE: Any = Alone(Summed(1), rounds=60)
 """How rows are factorized for their summary."""
 OTHERS = ("exact-beta", "exact-gaps", "shared-own")
@@ -39,11 +43,17 @@ def refuse(method: Any, kind: str, options: Mapping[str, Any]) -> None:
         raise CofactorError("partial_fit: expected plain least squares, found another beta_loss, or a penalty.")
 
 
-def summary(X: Data, rank: int, seed: int) -> Summary:
-    """Summarize rows at ``OVER`` times the rank, or what they have."""
-    wide = min(OVER * rank, *X.shape)
-    W, H = ALONE(X, wide, np.random.default_rng(seed))
-    return summaries.summarize(W, H, square=arrays.square(X))
+def summary(X: Data, W: Array, seed: int) -> Summary:
+    """Summarize rows by their codes W (n x k) and by codes of their own, at ``OVER`` times the rank or what they have.
+
+    Its factor is the one of least squares, of any sign: for all codes V that are made of these, ``|X - V H|^2`` is then
+    what a union says of them, and a constant.
+    """
+    own, _ = ALONE(X, min(OVER * W.shape[1], *X.shape), np.random.default_rng(seed))
+    codes = np.hstack([devices.plain(a).astype(np.float64) for a in (W, own)])
+    gram, cross = codes.T @ codes, arrays.times_codes(X, codes.astype(X.dtype)).T.astype(np.float64)
+    factor = np.linalg.pinv(gram, rcond=SINGULAR, hermitian=True) @ cross
+    return Summary(factor, gram, float(X.shape[0]), arrays.square(X))
 
 
 def recalled(codes: list[Array], H: Array) -> Summary:
@@ -53,12 +63,29 @@ def recalled(codes: list[Array], H: Array) -> Summary:
     return Summary(H, np.asarray(gram), float(sum(map(len, codes))), square)
 
 
-def grow(kept: list[Summary], H: Array) -> tuple[list[Summary], Array]:
-    """Return the summaries, older ones merged where they are many, and the factor that has gone on on all of them."""
+def grow(kept: list[Summary], data: list[Data], H: Array, seed: int) -> tuple[list[Summary], Array]:
+    """Return the summaries, with those of new rows, and the factor that has gone on on all: on these as they are.
+
+    Older summaries are merged where they are many. Codes of old rows are made of those that they had.
+    """
     if len(kept) > MOST:
         older, newer = kept[: MOST // 2], kept[MOST // 2 :]
         kept = [summaries.merge(older, 2 * max(len(s.factor) for s in newer), restarts=1), *newer]
-    descent = Descent(summaries.stacked(kept), H.astype(np.float64))
-    descent.codes(SWEEPS)
-    descent.advance(ITERATIONS)
-    return kept, normalize(descent.H).astype(H.dtype)
+    union, F = summaries.stacked(kept), H.astype(np.float64)
+    old, codes, before = Descent(union, F), [nearly(X, F) for X in data], np.inf
+    old.codes(SWEEPS)
+    for _ in range(ITERATIONS):
+        loss, (gram, cross) = old.codes(IMPROVING) + union.rest, union.stats(old.C)
+        for j, X in enumerate(data):
+            stats = for_codes(X, F.astype(X.dtype))
+            codes[j] = HALS(IMPROVING)(codes[j], stats)
+            loss += arrays.square(X) + 2 * gain(stats, codes[j])
+            new = for_factor(X, codes[j])
+            gram, cross = gram + new.gram, cross + new.cross
+        old.H = F = HALS(IMPROVING)(F.T.copy(), Stats(gram, cross)).T
+        if before - loss <= TOL * abs(loss):
+            break
+        before = loss
+    norms = np.linalg.norm(F, axis=1)
+    mine = [summary(X, W * norms.astype(W.dtype), seed) for X, W in zip(data, codes, strict=True)]
+    return [*kept, *mine], normalize(F).astype(H.dtype)

@@ -47,7 +47,7 @@ def improve_codes(
     """
     m = data.shape[1]
     stats = penalties.for_codes(for_codes(data, factor.astype(data.dtype, copy=False)), m)
-    new = update(_first_codes(codes, stats, fresh), stats, t, codes)
+    new = update(_first_codes(codes, stats, fresh, penalties), stats, t, codes)
     old = np.where(fresh[:, None], new, codes) if fresh.any() else codes
     y = descent.extrapolate(new, old, momentum)
     gram = y.T @ y - codes.T @ codes if changes else y.T @ y
@@ -87,12 +87,13 @@ def improve_factor(
     return new, gained
 
 
-def _first_codes(codes: Array, stats: Stats, fresh: Array) -> Array:
-    """Give rows that take part for the first time a few more sweeps from zero."""
+def _first_codes(codes: Array, stats: Stats, fresh: Array, penalties: Penalties) -> Array:
+    """Give rows that take part for the first time a few more sweeps from where they begin."""
     if not fresh.any():
         return codes
     start = codes.copy()
-    start[fresh] = HALS(FIRST_SWEEPS)(codes[fresh], Stats(stats.gram, stats.cross[fresh]))
+    new = Stats(stats.gram, stats.cross[fresh])
+    start[fresh] = HALS(FIRST_SWEEPS)(penalties.first(new), new)
     return start
 
 

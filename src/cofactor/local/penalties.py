@@ -69,6 +69,18 @@ class Penalties:
         """Return the statistics of the codes with what they cost."""
         return _with(stats, self.codes.times(n_features), self.overlap)
 
+    def first(self, stats: Stats) -> Array:
+        """Return the codes to begin at: zeros, or with an overlap the one component that explains most of each row.
+
+        From zeros coordinate descent would give a row to the first component, and the overlap would keep it there.
+        """
+        if not self.overlap:
+            return np.zeros_like(stats.cross)
+        size, wanted = np.diag(stats.gram), np.maximum(stats.cross, 0)
+        alone = wanted * np.where(size > 0, 1 / np.where(size > 0, size, 1), 0).astype(wanted.dtype)
+        explained = alone * wanted
+        return np.where(explained == np.max(explained, axis=1, keepdims=True), alone, 0)
+
     def for_factor(self, stats: Stats, rows: float) -> Stats:
         """Return the statistics of the factor with what it costs."""
         return _with(stats, self.factor.times(rows), self.overlap)

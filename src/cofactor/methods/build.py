@@ -164,9 +164,9 @@ def _named(entry: Entry, rank: int, plan: Plan, facts: Facts, options: Mapping[s
 
 
 def _settled(plan: Plan, method: Method, clients: int) -> Plan:
-    """Return the plan with the method's own rounds, without a stop rule where it has such, or as a stream."""
+    """Return the plan with the method's own rounds, which no stop rule ends where it has such, or as a stream."""
     if method.rounds is not None:
-        return replace(plan, rounds=method.rounds, stop=0.0)
+        return replace(plan, rounds=method.rounds, stop=plan.stop if method.traits.iterates else 0.0)
     plain = plan.privacy is None and not plan.secure and plan.participation == 1
     if method.traits.streams and plain:
         return replace(plan, stream=Stream((plan.rounds or plan.usual(paid=False)) * clients))

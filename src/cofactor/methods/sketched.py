@@ -70,7 +70,7 @@ class Sketched:
     column_sketch: Sketch | None = None
     iterations: int = 50
 
-    traits = Traits("blocks", additive=True, complete=True)
+    traits = Traits("blocks", additive=True, complete=True, iterates=True)
 
     @property
     def rounds(self) -> int:

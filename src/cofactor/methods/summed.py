@@ -164,7 +164,7 @@ class Summed:
         if not self.penalties.any:
             return self.space.refit(data, factor)
         stats = self.penalties.for_codes(for_codes(data, factor.astype(data.dtype, copy=False)), data.shape[1])
-        return SOLVE(np.zeros_like(stats.cross), stats)
+        return SOLVE(self.penalties.first(stats), stats)
 
     def _update(self, n_features: int) -> Update:
         """Return the update of both half-steps; it depends on nothing that clients may differ in."""
