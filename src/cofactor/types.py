@@ -71,8 +71,9 @@ def unknown(what: str, name: object, known: Iterable[str]) -> CofactorError:
     "unknown engine 'mip'. Did you mean 'mpi'? Expected one of: inline, mpi."
     """
     known = list(known)
-    near = difflib.get_close_matches(str(name), known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    folded = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(str(name).lower(), folded, n=1)
+    hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
     return CofactorError(f"unknown {what} {name!r}.{hint} Expected one of: {', '.join(known)}.")
 
 

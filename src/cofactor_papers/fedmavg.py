@@ -61,7 +61,7 @@ def convergence(cell: Cell) -> dict[str, Any]:
             sent.append(up / 1e6)
             errors.append(pooled_error(Xs, [refit(x, H) for x in Xs], H) / floor)
 
-    some = {} if cell["m"] >= len(Xs) else {"participation": ByShare(cell["m"])}
+    some: dict[str, Any] = {} if cell["m"] >= len(Xs) else {"participation": ByShare(cell["m"])}
     run(method, Xs, rounds=cell["spec"].get("rounds", cell["rounds"]), seed=cell["seed"], callbacks=[watch], **some)
     return _curve(at, sent, errors, cell["goal"])
 
@@ -104,7 +104,7 @@ def recommend(cell: Cell) -> dict[str, Any]:
             sent.append(up / 1e6)
             errors.append(_rmse(split.test, method.refit(split.train, H), H))
 
-    some = {} if cell["m"] >= users else {"participation": cell["m"] / users}
+    some: dict[str, Any] = {} if cell["m"] >= users else {"participation": cell["m"] / users}
     run(
         method, clients, rounds=cell["spec"].get("rounds", cell["rounds"]), seed=cell["seed"], callbacks=[watch], **some
     )
@@ -123,7 +123,7 @@ def clusters(cell: Cell) -> dict[str, Any]:
     parts = partition.sorted_by(data.labels, c) if cell["split"] == "sorted" else partition.iid(len(data.X), c, seed=0)
     Xs = partition.split(data.X, parts)
     truth = np.concatenate([data.labels[p] for p in parts])
-    some = {} if cell["m"] >= c else {"participation": cell["m"] / c}
+    some: dict[str, Any] = {} if cell["m"] >= c else {"participation": cell["m"] / c}
     result = run(made(cell), Xs, rounds=cell["rounds"], seed=cell["seed"], **some)
     guess = np.concatenate(labels(result.codes))
     return {"nmi": normalized_mutual_information(truth, guess), "ari": adjusted_rand(truth, guess)}

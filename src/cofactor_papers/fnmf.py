@@ -80,8 +80,8 @@ def lloyd_once(factors: list[Array], weights: Array, current: Array, t: int) -> 
     return normalize(KMeans(len(current), init="random", n_init=1, random_state=len(rows)).fit(rows).cluster_centers_)
 
 
-FIXED = {"lap": align.Lap(), "sk": align.Sinkhorn(), "sk-rho": align.SinkhornRho(), "knn": align.Knn(3)}
-ALIGNED = {**FIXED, "kmc": align.Knn(1), "kmc-best": align.Knn(1), "fcm": align.Knn(1)}
+FIXED: dict[str, Any] = {"lap": align.Lap(), "sk": align.Sinkhorn(), "sk-rho": align.SinkhornRho(), "knn": align.Knn(3)}
+ALIGNED: dict[str, Any] = {**FIXED, "kmc": align.Knn(1), "kmc-best": align.Knn(1), "fcm": align.Knn(1)}
 CENTRES: dict[str, Any] = {
     **{name: barycenter.FixedPoint(a) for name, a in FIXED.items()},
     "kmc": lloyd_once,

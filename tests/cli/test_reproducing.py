@@ -28,11 +28,18 @@ def test_verdicts_are_printed_and_an_interruption_says_how_to_go_on(
     words = ["reproduce", written(tmp_path), "--quick", "--out", str(tmp_path / "out"), "--workers", "2"]
     said = CliRunner().invoke(app, words)
     assert said.exit_code == 0, said.output
-    for text in ("reproduced: theirs is larger", "paper: 3 times; here: 3 x", "not reproduced", "4/4  tiny"):
+    for text in (
+        "reproduced: theirs is larger",
+        "paper: 3 times; here: 3 x",
+        "not reproduced",
+        "4/4  tiny",
+        "out/tiny: cells.jsonl, figure",
+    ):
         assert text in said.output
     assert len(traces(tmp_path)) == 4
     found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert [c["verdict"] for c in found[0]["claims"]] == ["reproduced", "reproduced with correction", "not reproduced"]
+    assert (found[0]["missing"], found[0]["failed"]) == ({}, [])
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -46,6 +53,7 @@ def test_verdicts_are_printed_and_an_interruption_says_how_to_go_on(
 def test_mistakes_are_one_sentence() -> None:
     for words, text in (
         (["fnmf-fig33"], "Did you mean 'fnmf-fig3'"),
+        (["FNMF-FIG3"], "Did you mean 'fnmf-fig3'"),
         ([], "--all"),
         (["--all", "--workers", "0"], "1"),
     ):

@@ -198,6 +198,12 @@ def test_claims_compare_medians() -> None:
         assert judge(claim(**entries), found)[0].verdict == verdict, entries
 
 
+def test_a_claim_without_a_cell_that_ended_well_says_so() -> None:
+    found = [{"cell": {"method": "a", "seed": s}, "result": {}, "error": "ValueError"} for s in (0, 1)]
+    verdict = judge(claim(of={"method": "a"}, high=1.0), found)[0]
+    assert (verdict.verdict, verdict.here) == (OPEN, "nothing was measured (2 of 2 cells failed)")
+
+
 def test_a_claim_about_several_methods_holds_for_each_of_them() -> None:
     """Groups may be methods: what it is compared with names its own, and cells without a setting are in all groups."""
     found = [

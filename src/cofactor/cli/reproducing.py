@@ -61,7 +61,15 @@ def reproduce(  # noqa: PLR0917 - typer options are parameters
         print(f"cofactor: {said}.", file=sys.stderr)
         raise typer.Exit(130) from None
     if json:
-        found = [{"experiment": m.experiment.name, "claims": [v.record() for v in m.verdicts]} for m in made]
+        found = [
+            {
+                "experiment": m.experiment.name,
+                "claims": [v.record() for v in m.verdicts],
+                "missing": m.missing,
+                "failed": m.failed,
+            }
+            for m in made
+        ]
         print(json_.dumps(found, indent=1, ensure_ascii=False))
     elif not quiet:
         _show(made)
@@ -124,4 +132,6 @@ def _show(made: list[Outcome]) -> None:
             console.print(f"  left out: {text}", soft_wrap=True)
         if m.failed:
             console.print(f"  {len(m.failed)} of {len(m.lines)} cells failed; see {m.folder / 'table.md'}", style="red")
-        console.print(f"  {m.folder}: table, figure, cells ({m.seconds:.0f} CPU seconds)", soft_wrap=True)
+        there = ", ".join(sorted(path.name for path in m.folder.iterdir()))
+        took = f"{m.seconds:.0f} CPU seconds" if m.lines else "nothing was run"
+        console.print(f"  {m.folder}: {there} ({took})", soft_wrap=True)

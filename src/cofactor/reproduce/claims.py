@@ -123,7 +123,7 @@ def _verdict(claim: Settings, lines: Sequence[Settings], name: str) -> Verdict:
     found = _measured(claim, claim["of"], lines)
     printed = _measured(claim, claim["printed"], lines) if "printed" in claim else None
     if found is None:
-        return Verdict(says, paper, "nothing was measured", OPEN, asked=asked)
+        return Verdict(says, paper, f"nothing was measured{_failures(claim, lines)}", OPEN, asked=asked)
     here = found.text(unit) + _failures(claim, lines)
     if printed is not None:
         here = f"as printed {printed.text(unit)}; corrected {here}"

@@ -42,14 +42,15 @@ def draw(path: Path, experiment: Experiment, lines: Sequence[Settings]) -> Path 
     figure = Figure(figsize=(wide * across, tall * down + 0.75), facecolor="white", layout="constrained")
     axes = np.atleast_1d(figure.subplots(down, across)).ravel()
     keys: dict[str, Any] = {}
+    methods = {experiment.label(name) for name in experiment.methods}
     for axis, panel in zip(axes, panels):
         here = _of(lines, panel)
         found = KINDS[panel.get("kind", "lines")](axis, experiment, panel, here)
         _finish(axis, panel, here)
-        if panel.get("lines", "method") == "method":
-            keys |= found
-        else:  # what is not a method means something in this panel only
-            axis.legend(found.values(), found.keys(), frameon=False, fontsize=7, handlelength=1.6, labelcolor=MUTED)
+        own = {} if panel.get("lines", "method") == "method" else {w: k for w, k in found.items() if w not in methods}
+        keys |= {word: key for word, key in found.items() if word not in own}
+        if own:  # what is not a method means something in this panel only
+            axis.legend(own.values(), own.keys(), frameon=False, fontsize=7, handlelength=1.6, labelcolor=MUTED)
     if PRINTED in keys:
         keys[PRINTED] = keys.pop(PRINTED)
     for axis in axes[len(panels) :]:
@@ -166,7 +167,7 @@ def _styles(experiment: Experiment, panel: Settings, lines: Sequence[Settings]) 
     found = []
     for i, name in enumerate(_names(panel, lines)):
         style = look(experiment, name)
-        if split != "method":
+        if split != "method" and not experiment.ours(name):
             style |= {"color": OTHERS[i % len(OTHERS)], "marker": MARKS[i % len(MARKS)], "linestyle": "-"}
         word = panel.get("line_label", "{}").format(experiment.label(name))
         found.append((name, word, style))
