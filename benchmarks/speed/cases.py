@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import growth
 import matrices
 import peers
+import spent
 import works
 
 Works = dict[str, Callable[[], object] | str]
@@ -37,7 +38,7 @@ def rounds() -> Iterator[Case]:
     for dtype, most in (("float64", 1.08), ("float32", 1.10)):
         title = f"dense 20000 x 2000, k = 50, {dtype}, one thread"
         yield Case(
-            f"round-{dtype}", title, lambda d=dtype: works.exact(matrices.dense(d), 50), ("round", most, "products")
+            f"round-{dtype}", title, lambda d=dtype: works.exact(matrices.dense(d), 50), ("round", most, "products"), 15
         )
     title = "dense 20000 x 2000, k = 50, float32: threads"
     yield Case("threads", title, works.threaded_dense, ("two threads", 0.58, "one thread"), threads=2, clock="wall")
@@ -94,6 +95,17 @@ CASES: list[Case] = [
             full=True,
         )
         for name, k in RACED
+    ),
+    *(
+        Case(
+            f"profile-{name}-{clients}",
+            f"where a default fit spends its time: {name}, k = {k}, {'one client' if clients == 1 else 'ten clients'}",
+            lambda n=name, k=k, c=clients: spent.fits(n, k, c),
+            full=name != "digits",
+            repeats=3,
+        )
+        for name, k in (("digits", 16), ("mnist", 30), ("newsgroups20", 20))
+        for clients in (1, 10)
     ),
     Case("ratings", "one iteration on 100 000 ratings, 600 x 9000, k = 16", peers.ratings),
     Case("consensus", "20 starts for a consensus, 2000 x 300, k = 8", peers.consensus, repeats=3),

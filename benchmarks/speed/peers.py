@@ -30,7 +30,9 @@ def _has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def _quiet(work: Callable[[], Any]) -> Callable[[], Any]:
+def quiet(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Return work without its warnings."""
+
     def call() -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -50,7 +52,7 @@ def _each(fit: Callable[[int], object]) -> Callable[[], float]:
             seconds.append(time.process_time() - begin)
         return max(seconds[1] - seconds[0], 0.0) / (MANY - FEW)
 
-    return _quiet(call)
+    return quiet(call)
 
 
 def _sklearn(X: Any, k: int, **given: Any) -> Any:
@@ -89,22 +91,21 @@ def _torchnmf(X: Any, k: int, count: int) -> tuple[Any, Any]:
     return net.H.detach().numpy(), net.W.detach().numpy().T  # X ~ H W^T there
 
 
-def _matrix(name: str) -> Any:
-    """Return a data set by name; ``-tfidf`` after it weighs its counts."""
+def rows_of(name: str) -> Any:
+    """Return at most 20000 rows of a data set, shuffled, in float32; ``-tfidf`` after its name weighs its counts."""
     plain, _, weighed = name.partition("-")
     X = datasets.load(plain).X
-    if not weighed:
-        return X
-    from sklearn.feature_extraction.text import TfidfTransformer
+    if weighed:
+        from sklearn.feature_extraction.text import TfidfTransformer
 
-    return TfidfTransformer().fit_transform(X)
+        X = TfidfTransformer().fit_transform(X)
+    return X[np.random.default_rng(0).permutation(X.shape[0])[:20000]].astype(np.float32)
 
 
 def races(name: str, k: int, *, all_peers: bool = False) -> dict[str, Any]:
     """Seconds to the error at which scikit-learn's default solver ends (nndsvda, tol 1e-4)."""
-    X = _matrix(name)
-    X = X[np.random.default_rng(0).permutation(X.shape[0])[:20000]].astype(np.float32)
-    fit = _quiet(lambda: _sklearn(X, k, init="nndsvda", tol=1e-4, max_iter=200))()
+    X = rows_of(name)
+    fit = quiet(lambda: _sklearn(X, k, init="nndsvda", tol=1e-4, max_iter=200))()
     target = 1.0001 * relative_error(X, fit.transform(X), fit.components_)
     square = float(X.multiply(X).sum() if sparse.issparse(X) else np.vdot(X, X))
 
@@ -118,7 +119,7 @@ def races(name: str, k: int, *, all_peers: bool = False) -> dict[str, Any]:
             end = run(method, Xs, rounds=200, stop=None, callbacks=[reached], engine=Inline(workers=1)).history[-1]
             return time.process_time() - begin if reached(end, None) else float("inf")
 
-        return _quiet(race)
+        return quiet(race)
 
     def ladder(fit: Callable[[int], Any]) -> Callable[[], float]:
         def race() -> float:
@@ -129,14 +130,14 @@ def races(name: str, k: int, *, all_peers: bool = False) -> dict[str, Any]:
                     return time.process_time() - begin
             return float("inf")
 
-        return _quiet(race)
+        return quiet(race)
 
     def mu(count: int) -> Any:
         fit = _sklearn(X, k, init="nndsvda", max_iter=count, solver="mu")
         return fit.transform(X), fit.components_
 
     found: dict[str, Any] = {
-        "scikit-learn cd": _quiet(lambda: _sklearn(X, k, init="nndsvda", tol=1e-4, max_iter=200)),
+        "scikit-learn cd": quiet(lambda: _sklearn(X, k, init="nndsvda", tol=1e-4, max_iter=200)),
         "one client": until(1),
         "ten clients": until(10),
     }
@@ -187,7 +188,7 @@ def consensus() -> dict[str, Any]:
             options = {"init": "random", "tol": 1e-4, "max_iter": 1000, "random_state": seed, "solver": "mu"}
             _sklearn(X, k, beta_loss="frobenius", **options)
 
-    return {"consensus": _quiet(ours), "cNMF factorize": _quiet(theirs)}
+    return {"consensus": quiet(ours), "cNMF factorize": quiet(theirs)}
 
 
 def barycenters() -> dict[str, Any]:
@@ -205,4 +206,4 @@ def barycenters() -> dict[str, Any]:
     found = {
         f"{name} (ours)": (lambda b=b: b(factors, weights, factors[0])) for name, b in barycenter.catalog().items()
     }
-    return {**found, "POT free support": _quiet(theirs)}
+    return {**found, "POT free support": quiet(theirs)}
