@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import glob
+import io
 import json
 import os
 import socket
@@ -10,7 +12,7 @@ import time
 import tomllib
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -186,3 +188,14 @@ def read_toml(path: Path, known: Sequence[str], what: str = "a configuration") -
         if key not in known:
             raise CofactorError(f"{path}: {unknown('key', key, known)}")
     return values
+
+
+def tsv(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as text with tabs between cells; a cell with a tab, a quote or a line break in it is quoted.
+
+    >>> tsv([("feature", "score"), ("two\\tparts", 0.5)])
+    'feature\\tscore\\n"two\\tparts"\\t0.5\\n'
+    """
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t", lineterminator="\n").writerows(rows)
+    return text.getvalue()

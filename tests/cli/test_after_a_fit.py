@@ -87,6 +87,7 @@ def test_weights_of_cells_are_a_layer(tmp_path: Path) -> None:
         cells = anndata.AnnData(rng.gamma(1, size=(n, 3)) @ H)
         cells.var_names, cells.obs_names = [f"g{i}" for i in range(12)], [f"{name}{i}" for i in range(n)]
         cells.layers["seen"] = rng.integers(0, 4, cells.shape).astype(float)
+        cells.X[cells.layers["seen"] == 0] = 999
         (cells[:, ::-1].copy() if name == "b" else cells).write_h5ad(tmp_path / f"{name}.h5ad")
         held.append(cells)
         weights.append(cells.layers["seen"])
@@ -97,6 +98,14 @@ def test_weights_of_cells_are_a_layer(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["factor"], model.components_, atol=1e-12)
         np.testing.assert_allclose(found["marker_scores"], model.marker_scores_, atol=1e-9)
     np.testing.assert_allclose(np.load(tmp_path / "run" / "clients" / "b" / "codes.npy"), model.codes_[1], atol=1e-12)
+    for name, codes in zip("ab", model.codes_, strict=True):  # new rows have weights too: what lies under 0 is no data
+        cofactor("transform", "run", f"{name}.h5ad", "--out", "codes.csv", cwd=tmp_path)
+        again = pd.read_csv(tmp_path / "codes.csv", index_col=0, float_precision="round_trip").to_numpy()
+        np.testing.assert_allclose(again, codes, atol=1e-12)
+    del held[0].layers["seen"]
+    held[0].write_h5ad(tmp_path / "bare.h5ad")
+    assert "expected a layer 'seen'" in cofactor("transform", "run", "bare.h5ad", cwd=tmp_path, check=2).stderr
+    held[0].layers["seen"] = np.array(weights[0])
     held[0].layers["seen"][3, 2] = np.nan
     held[0].write_h5ad(tmp_path / "a.h5ad")
     assert "NaN" in cofactor("fit", *words, "seen", "--out", "other", cwd=tmp_path, check=2).stderr
@@ -277,3 +286,16 @@ def test_no_client_does_better_with_others_than_alone(tmp_path: Path) -> None:
     cofactor("fit", "0.npy", "1.npy", "2.npy", "-k", 8, "-q", cwd=tmp_path)
     clients = json.loads((tmp_path / "run" / "evaluation.json").read_text())["clients"]
     assert all(0.5 * line["error"] < line["local_error"] <= line["error"] for line in clients)
+
+
+def test_names_with_tabs_and_line_breaks_come_back(tmp_path: Path) -> None:
+    names = ["a\tb", 'c "d"', "e\nf", "g"]
+    frame = pd.DataFrame(np.random.default_rng(0).gamma(1, size=(30, 4)), columns=names)
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    cofactor("fit", "odd.csv", "-k", 2, "--rounds", 3, "-q", cwd=tmp_path)
+    table = pd.read_csv(tmp_path / "run" / "factor.tsv", sep="\t", index_col=0, float_precision="round_trip")
+    assert table.index.tolist() == names
+    with np.load(tmp_path / "run" / "factor.npz") as found:
+        np.testing.assert_array_equal(table.to_numpy().T, found["factor"])
+    cofactor("markers", "run", "--out", "m.tsv", cwd=tmp_path)
+    assert set(pd.read_csv(tmp_path / "m.tsv", sep="\t")["feature"]) <= set(names)

@@ -19,7 +19,7 @@ from cofactor.assurance import ledger, writing
 from cofactor.assurance.writing import Party, Signed, Writer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import Round
-from cofactor.files import held
+from cofactor.files import held, tsv
 from cofactor.jobs import config as configs
 from cofactor.jobs.client_folder import KEY, ClientFolder, as_json, file_name, write
 from cofactor.jobs.config import Config
@@ -241,9 +241,9 @@ class RunFolder:
         if image_shape:
             arrays["image_shape"] = np.array(image_shape)
         write(self.path / "factor.npz", lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
-        head = "\t".join(["feature", *(rows or (f"component{i}" for i in range(len(H))))])
-        lines = ("\t".join([name, *(repr(float(v)) for v in column)]) for name, column in zip(names, H.T, strict=True))
-        self.write_text("factor.tsv", "\n".join([head, *lines]) + "\n")
+        head = ("feature", *(rows or (f"component{i}" for i in range(len(H)))))
+        lines = ((name, *map(float, column)) for name, column in zip(names, H.T, strict=True))
+        self.write_text("factor.tsv", tsv([head, *lines]))
 
     def write_preparation(self, arrays: Mapping[str, Array]) -> None:
         """Write what the steps before the fit have learned, so that they can be repeated."""

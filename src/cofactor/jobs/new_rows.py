@@ -26,6 +26,8 @@ from cofactor.types import Array, CofactorError, Data
 if TYPE_CHECKING:
     from cofactor.estimators.mf import FederatedMF
 
+LAYERED = (".h5ad", ".zarr")
+"""Files that have layers: weights of cells may be among them."""
 CALLED = {
     "boolean": "zeros and ones",
     "gaps": "numbers with missing cells",
@@ -55,9 +57,10 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> New
     else:
         steps = folder.preparation()
         known = [str(name) for name in steps[NAMES]] if steps else names
-        aside = {"group_by": None, "label": None, "split": None, "leave_out": None, "cell_weights": None}
-        aside["row_weights"] = None
-        plain = replace(config, layer=layer or config.layer, **aside)  # type: ignore[arg-type]
+        aside: dict[str, Any] = dict.fromkeys(("group_by", "label", "split", "leave_out", "row_weights"))
+        if path.suffix.lower() not in LAYERED:  # has no layer of weights: every cell counts that is not NaN
+            aside["cell_weights"] = None
+        plain = replace(config, layer=layer or config.layer, **aside)
         read = read_table(str(path), plain)
         X, rows = _over(read, known, config), read.row_names
         made = Preparation.from_arrays(steps)

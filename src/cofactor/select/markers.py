@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.engines.totals import Sums
+from cofactor.files import tsv
 from cofactor.local import arrays
 from cofactor.local.columns import column_sums, columns_of
 from cofactor.local.weighted import Weighted, completed
@@ -146,4 +147,4 @@ def to_tsv(lines: Sequence[Marker]) -> str:
     """Write a table of markers as tab-separated text."""
     rows: list[Any] = [("component", "place", "feature", "score", "weight")]
     rows += [(m.component, m.place, m.feature, f"{m.score:.6g}", f"{m.weight:.6g}") for m in lines]
-    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    return tsv(rows)

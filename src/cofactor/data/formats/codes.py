@@ -44,8 +44,8 @@ def _text(separator: str) -> Callable[[BinaryIO, Array, Rows, Path], None]:
         stream = io.TextIOWrapper(file, encoding="utf-8", newline="")
         out = csv.writer(stream, delimiter=separator, lineterminator="\n")
         out.writerow([*([] if rows is None else ["row"]), *names(W.shape[1])])
-        for i, codes in enumerate(W.tolist()):
-            out.writerow([*([] if rows is None else [rows[i]]), *(f"{value:.9g}" for value in codes)])
+        for i, codes in enumerate(W):  # the shortest digits that come back as the same number of its precision
+            out.writerow([*([] if rows is None else [rows[i]]), *map(str, codes)])
         stream.flush()
         stream.detach()
 
