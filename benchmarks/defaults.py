@@ -272,6 +272,7 @@ tell too little for 1.02.
 This page is made by `python benchmarks/defaults.py page` of {cells} cells; `run` measures what is missing: cells of
 {left}, which take longest, and of methods that are new. Those that were measured when 50 rounds
 were the limit, and ended there, are {old} cells of {stale}. Runs with a stop rule may take 200 rounds now.
+Cells of `consensus` are from before its summaries had three times the rank.
 """
 
 
