@@ -80,6 +80,17 @@ def test_codes_are_solved(counts, form, penalty):
     np.testing.assert_array_equal(W[1], 0)
 
 
+@pytest.mark.parametrize("beta", [0.5, 1.5, 2.0, 3.0])
+def test_codes_of_other_divergences_are_nearly_solved(counts, beta):
+    X, _, H = counts
+    X = X @ np.diag(H.max(axis=0)) + 0.1
+    W = divergence.solve_codes(X, H, beta)
+    found = divergence.for_factor(X, W, H, beta).loss
+    for _ in range(3000):
+        W = divergence.move_codes(X, W, H, beta)
+    assert found <= divergence.for_factor(X, W, H, beta).loss * (1 + 1e-3)
+
+
 def test_codes_are_those_of_scikit_learn(counts):
     """Where the best code is 0, it is 0."""
     X, _, H = counts

@@ -26,9 +26,9 @@ from cofactor.local.placed import to_host
 from cofactor.local.weighted import cells
 from cofactor.types import Array, Data
 
-SWEEPS = 200
-"""The most steps for codes of a final factor."""
-STILL, STILL_AT_END = 1e-5, 1e-8
+SWEEPS, PASSES = 200, 10
+"""The most steps for codes of a final factor, and how often so many are made for the rows that still move."""
+STILL, STILL_AT_END = 1e-6, 1e-8
 """Part of its top by which a row's codes still move when they are done: by steps, and by coordinate descent."""
 BEGIN = 5
 """Steps before coordinate descent: far from the minimum they are cheaper."""
@@ -179,21 +179,37 @@ def move_codes(X: Data, W: Array, H: Array, beta: float, penalty: Penalty = FREE
 
 
 def solve_codes(X: Data, H: Array, beta: float, penalty: Penalty = FREE, *, gaps: bool = False) -> Array:
-    """Return codes for a final factor: extrapolated steps from flat codes, each row until its codes stand still.
+    """Return codes for a final factor, from flat ones; those of a row do not depend on other rows.
 
     Steps only come near to a code of 0. For Kullback-Leibler a few are the start of :func:`_settled`, which goes to the
-    minimum.
+    minimum; other divergences go on with the rows that still move.
     """
-    exact = beta == 1 and not arrays.counts(X)
-    W = before = flat_codes(X, H)
-    moving = np.ones(len(W), bool)  # each row stops by itself, so that its codes do not depend on others
-    for t in range(BEGIN if exact else SWEEPS):
+    W, how = flat_codes(X, H), (H, beta, penalty)
+    if beta == 1 and not arrays.counts(X):
+        return _settled(X, _stepped(X, W, *how, gaps=gaps, sweeps=BEGIN)[0], H, penalty, gaps=gaps)
+    if arrays.is_held(X):  # on a device, or in blocks on disk
+        return _stepped(X, W, *how, gaps=gaps, sweeps=SWEEPS)[0]
+    left = np.arange(len(W))
+    for _ in range(PASSES):
+        W[left], moving = _stepped(arrays.rows(X, left), W[left], *how, gaps=gaps, sweeps=SWEEPS)
+        left = left[moving]
+        if not left.size:
+            break
+    return W
+
+
+def _stepped(
+    X: Data, W: Array, H: Array, beta: float, penalty: Penalty, *, gaps: bool, sweeps: int
+) -> tuple[Array, Array]:
+    """Return the codes after extrapolated steps, each row until its own stand still, and which rows still move."""
+    before, moving = W, np.ones(len(W), bool)
+    for t in range(sweeps):
         new = move_codes(X, ahead(W, before, beta, t), H, beta, penalty, gaps=gaps)
         W, before = np.where(moving[:, None], new, W), W
         moving &= to_host(np.max(np.abs(W - before), axis=1) > STILL * np.max(W, axis=1))
         if not moving.any():
             break
-    return _settled(X, W, H, penalty, gaps=gaps) if exact else W
+    return W, moving
 
 
 def _settled(X: Data, W: Array, H: Array, penalty: Penalty, *, gaps: bool) -> Array:
