@@ -219,8 +219,12 @@ class Plan:
     def form(self, method: Method) -> tuple[Method, int]:
         """Return the form of a method that this plan needs and its rounds, or refuse one that it contradicts."""
         self.check(method)
-        whole = self.participation == 1 and self.stream is None
-        return (method if whole else method.partial()), self.limit(method)
+        if self.participation == 1 and self.stream is None:
+            return method, self.limit(method)
+        absent = method.partial()
+        if isinstance(self.participation, ByShare) and absent.traits.running:
+            absent = method  # every round estimates the sum over all clients; weighted changes would not add up to it
+        return absent, self.limit(method)
 
     def check_budget(self, method: Method, clients: int) -> None:
         """Refuse a private run that costs more than its budget; units are counted where their number is public."""

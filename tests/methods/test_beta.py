@@ -13,6 +13,7 @@ from cofactor.method import SERVER, rng
 from cofactor.methods import beta as module
 from cofactor.methods import catalog
 from cofactor.methods.beta import Divergence
+from cofactor.plan import ByShare, Plan
 from cofactor.types import CofactorError
 
 
@@ -107,3 +108,16 @@ def test_gaps_are_predicted():
     found = run(catalog.make("exact-gaps", 3), Xs, rounds=2000, seed=0, stop=0.0)
     Y = np.vstack(found.codes) @ found.factor
     assert np.linalg.norm((X - Y)[gap]) < 0.02 * np.linalg.norm(X[gap])
+
+
+def test_a_draw_by_share_estimates_the_sum_over_all():
+    """Changes of those that were drawn, each counted more than once, would add up to nothing."""
+    draw = np.random.default_rng(0)
+    H = draw.gamma(0.3, size=(3, 20))
+    Xs = [draw.gamma(0.5, size=(n, 3)) @ H + 0.01 for n in (20, 120, 60)]
+    losses = []
+    for participation in (1.0, ByShare(2)):
+        found = run(Divergence(3), Xs, Plan(80, participation=participation))
+        models = [W @ found.factor for W in found.codes]
+        losses.append(sum(divergence.divergence(X, Y, 1) for X, Y in zip(Xs, models, strict=True)))
+    assert losses[1] < 1.5 * losses[0]
