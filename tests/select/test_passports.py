@@ -153,3 +153,21 @@ def test_matching_is_blind_to_order_and_scale(rng):
 
 def test_shares_of_nothing_are_zero():
     np.testing.assert_array_equal(shares(np.zeros((2, 2)), np.ones((2, 3))), 0)
+
+
+def test_a_rare_component_that_a_small_client_finds_alone_is_found():
+    """Its share there is small, and its own fit at the same rank has it."""
+    draw = np.random.default_rng(0)
+    H = draw.dirichlet(np.full(96, 0.08), size=5)
+    Xs = []
+    for n in (200, 60, 16):
+        codes = draw.gamma(0.6, size=(n, 5)) * draw.lognormal(6, 1, size=(n, 1)) * draw.binomial(1, 0.6, size=(n, 5))
+        codes[:, 0] += 20
+        Xs.append(draw.poisson(codes @ H).astype(float))
+    found = run(catalog.make("exact", 5), Xs, rounds=50)
+    alone = run(catalog.make("exact", 5), Xs[2:], rounds=50)
+    least = cosines(found.factor, alone.factor).min()
+    assert least > 0.9
+    told = passports(Xs, found.factor, found.codes, seeds=1)
+    assert min(p.cosines[2] for p in told) > least - 0.1
+    assert min(p.client_shares[2] for p in told) < 0.1 / 5

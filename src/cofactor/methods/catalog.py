@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
@@ -30,6 +30,7 @@ from cofactor.methods.sketched import BLOCKED
 from cofactor.methods.summed import Summed
 from cofactor.methods.syn import asyn_sd, asyn_ssd_v, syn_sd, syn_ssd_u, syn_ssd_uv, syn_ssd_v
 from cofactor.methods.twin import ROUNDS
+from cofactor.methods.values import check_value
 from cofactor.privacy.allowance import WHOLE, Parts, Privacy
 from cofactor.schedules import Switch
 from cofactor.types import CofactorError, unknown
@@ -232,8 +233,10 @@ def make(name: str, rank: int, **options: Any) -> Method:
     return entry.make(rank, **options)
 
 
-def check_options(entry: Entry, options: Iterable[str]) -> None:
-    """Refuse options that a method does not have."""
-    for option in options:
+def check_options(entry: Entry, options: Mapping[str, Any]) -> None:
+    """Refuse options that a method does not have, and values that they cannot have."""
+    taken = inspect.signature(entry.make).parameters
+    for option, value in options.items():
         if option not in entry.options:
             raise unknown(f"option of method {entry.name!r}", option, entry.options)
+        check_value(entry.name, option, str(taken[option].annotation), value)

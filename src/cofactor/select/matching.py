@@ -52,9 +52,21 @@ def agreement(factors: Sequence[Array]) -> float:
     return float(np.mean(pairs)) if pairs else np.nan
 
 
-def own_components(summary: Summary, share: Array, *, seed: int = 0) -> Array:
-    """Factorize one client's summary alone, at as many components as it uses of the shared ones (r x m)."""
-    rank, alive = max(int(np.sum(share >= USED / len(share))), 1), np.diag(summary.gram) > 0
+def own_match(summary: Summary, H: Array, share: Array, *, seed: int = 0) -> Array:
+    """Cosine of every shared component (k) with its partner in what a client finds alone; 0 without one.
+
+    Its summary is factorized at the rank of H, and at as many components as it uses of the shared ones: of surplus ones
+    some are parts of others, and with too few two are one. The better of both partners counts.
+    """
+    if not summary.gram.any():
+        return np.zeros(len(H))
+    used = max(int(np.sum(share >= USED / len(share))), 1)
+    return np.max([cosines(H, _own(summary, rank, seed)) for rank in {used, len(H)}], axis=0)
+
+
+def _own(summary: Summary, rank: int, seed: int) -> Array:
+    """Factorize one client's summary alone (at most rank x m)."""
+    alive = np.diag(summary.gram) > 0
     if rank >= alive.sum():
         return summary.factor[alive]
     return fitted([summary], rank, seed=seed, restarts=OWN_RESTARTS, iterations=OWN_ITERATIONS)
@@ -71,7 +83,7 @@ def client_agreement(union: Sequence[Summary], H: Array, C: Array) -> float:
         if not summary.gram.any():
             continue
         share = shares(c.T @ summary.gram @ c, H)
-        match = cosines(H, own_components(summary, share))
+        match = own_match(summary, H, share)
         weight = share * (match > 0)
         found.append(float(weight @ match / weight.sum()) if weight.any() else 0.0)
     return float(np.mean(found)) if len(found) > 1 else np.nan

@@ -18,7 +18,7 @@ from cofactor.method import SERVER, rng
 from cofactor.methods.alone import Alone
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.methods.summed import Summed
-from cofactor.select.matching import cosines, distances, fitted, own_components, unit
+from cofactor.select.matching import cosines, distances, fitted, own_match, unit
 from cofactor.types import Array, CofactorError, Data, Message
 
 FOUND = 0.8
@@ -135,7 +135,7 @@ def assemble(
     union = [Summary(m.arrays["factor"], m.arrays["gram"], m.weight, 0.0) for m in messages]
     grams = [m.arrays["code_gram"] for m in messages]
     *apart, whole = (shares(gram, H) for gram in [*grams, np.sum(grams, axis=0)])
-    found = np.array([_own_match(s, H, share) for s, share in zip(union, apart, strict=True)])
+    found = np.array([own_match(s, H, share) for s, share in zip(union, apart, strict=True)])
     stability, drift = _stability(union, H, seeds, seed), _drift(history_factors, H)
     return [
         Passport(
@@ -151,11 +151,6 @@ def assemble(
         )
         for i in range(len(H))
     ]
-
-
-def _own_match(summary: Summary, H: Array, share: Array) -> Array:
-    """Cosine of every shared component with the client's own best match (k)."""
-    return cosines(H, own_components(summary, share)) if summary.gram.any() else np.zeros(len(H))
 
 
 def _stability(union: list[Summary], H: Array, seeds: int, seed: int) -> Array:
