@@ -282,3 +282,11 @@ def test_whether_a_column_is_told_does_not_depend_on_rows(tmp_path: Path, suffix
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             load.read(path)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_text_in_another_encoding_says_what_to_do(tmp_path, encoding):
+    path = tmp_path / "a.csv"
+    path.write_bytes("caf\u00e9,b\n1,2\n3,4\n".encode(encoding))
+    with pytest.raises(DataError, match=r"a.csv: expected text in UTF-8, found another encoding; save it as UTF-8"):
+        load.read(path)

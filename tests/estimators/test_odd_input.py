@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import polars
 import pytest
+from scipy import sparse
 
-from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF, Privacy
+from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, Privacy
 from cofactor.engines.dask_engine import Dask
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import CofactorError, DataError
@@ -104,6 +105,7 @@ def test_a_column_of_text_may_name_the_clients():
         ("cells.h5ad", r"found the text 'cells.h5ad'; read files first .*cofactor fit"),
         (["a.csv", "b.csv"], "read files first"),
         ({"north": X, "south": X}, r"found a dict; give list\(X.values\(\)\)"),
+        (iter([X, X]), r"found an iterator; give list\(X\)"),
         ([], "at least one client, found an empty list"),
     ],
 )
@@ -181,3 +183,9 @@ def test_a_feature_that_hides_the_others_by_its_scale_is_named():
     X[:, 3] *= 1e6
     with pytest.warns(UserWarning, match=r"nothing is made of components .* Feature 3 is so much larger"):
         FederatedNMF(4, method="fnmf-lap-rho", random_state=0).fit(np.split(X, 3))
+
+
+def test_a_list_of_shops_is_refused_with_what_to_do():
+    R = sparse.random(20, 8, 0.4, "csr", rng=0)
+    with pytest.raises(DataError, match=r"as one matrix, found a list of 2; use scipy.sparse.vstack, and groups"):
+        FederatedMF(2).fit([R, R])

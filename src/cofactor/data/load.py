@@ -154,6 +154,8 @@ def _readable(path: Path, suffix: str) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise DataError(f"{path}: expected to hold all of it in memory, found too little: {error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: expected text in UTF-8, found another encoding; save it as UTF-8.") from error
     except Exception as error:  # readers of broken files raise what they like
         lines = str(error).strip().splitlines() or [type(error).__name__]
         reason = getattr(error, "strerror", None) or lines[0]

@@ -251,7 +251,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     def transform(self, X: Any) -> Any:
         """Return the codes of new rows for the shared factor; a list of clients gives a list.
 
-        Rows are prepared as those of the fit were, and features matched by name.
+        Rows are prepared as those of the fit were, and features matched by name. To ``shared-own`` the rows of a call
+        are one client, whose own part is found from them: give all rows of a client at once.
         """
         check_is_fitted(self)
         codes = [self._codes(self._there(x)) for x in self._new_data(devices.settled(X))]

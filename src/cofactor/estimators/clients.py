@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -144,6 +144,8 @@ def refuse_others(X: Any) -> None:
         )
     if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy keeps one form of matrices in a dict
         raise DataError("expected one matrix or a list of clients, found a dict; give list(X.values()).")
+    if isinstance(X, Iterator):
+        raise DataError("expected one matrix or a list of clients, found an iterator; give list(X).")
     if isinstance(X, list | tuple) and not len(X):
         raise DataError("expected at least one client, found an empty list.")
 

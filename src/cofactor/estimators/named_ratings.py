@@ -31,6 +31,11 @@ def read(R: Any, *, duplicates: str = "error", limits: tuple[float, float] | Non
         raise CofactorError(f"duplicates: expected 'error' or 'mean', found {duplicates!r}.")
     if isinstance(R, list) and R and is_frame(R[0]):
         raise DataError(f"expected one data frame of triples, found a list of {len(R)}; use pd.concat, and groups.")
+    if isinstance(R, list):
+        raise DataError(
+            f"expected ratings of all clients as one matrix, found a list of {len(R)}; use scipy.sparse.vstack, and "
+            "groups with the client of every user."
+        )
     if isinstance(R, tuple) or is_frame(R):
         users, items, u, i, values = _triples(triples(R))
     else:
