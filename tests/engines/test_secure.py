@@ -16,6 +16,7 @@ from cofactor.engines.host import Host
 from cofactor.engines.secure import Secure
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
+from cofactor.methods.refusals import not_additive
 from cofactor.plan import ByShare, Plan
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.privacy.secure_sum.messages import Terms
@@ -76,10 +77,10 @@ def test_methods_that_need_single_messages_are_refused_before_anything_is_sent(n
     _, method, Xs = case(name, rows=ROWS)
     with pytest.raises(PrivacyError) as refusal:
         run(method, Xs, secure=True, watch=lambda *_: pytest.fail("a message was sent"))
-    assert str(refusal.value) == secure.NOT_ADDITIVE
+    assert str(refusal.value) == not_additive(method.traits.kind)
     with pytest.raises(PrivacyError) as refusal:
         build(method, 3, Plan(secure=True), Facts(5))
-    assert str(refusal.value) == secure.NOT_ADDITIVE
+    assert str(refusal.value) == not_additive(method.traits.kind)
 
 
 @pytest.mark.parametrize("name", ["exact", "fnmf-lap"])
@@ -88,7 +89,7 @@ def test_a_name_is_built_so_that_sums_are_enough_where_it_can(name):
     assert build(name, 3, Plan(secure=True), Facts(5))[0] == catalog.make(name, 3, **IN_SUMS[name])
     with pytest.raises(PrivacyError) as refusal:
         build("felb", 3, Plan(secure=True), Facts(5))
-    assert str(refusal.value) == secure.NOT_ADDITIVE
+    assert str(refusal.value) == not_additive("boolean")
 
 
 def test_a_secure_engine_and_a_secure_plan_are_the_same(Xs):
