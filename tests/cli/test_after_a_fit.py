@@ -273,7 +273,7 @@ def test_a_report_that_cannot_be_made_is_not_worth_a_run(cells: Path, tmp_path: 
     assert done.returncode == 0
     assert "its report could not be made" in done.stderr
     assert not (tmp_path / "r" / "report.html").exists()
-    cofactor("report", tmp_path / "r")
+    cofactor("report", "r", cwd=tmp_path)
     assert (tmp_path / "r" / "report.html").exists()
 
 
