@@ -23,7 +23,7 @@ from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.engines import dask_engine, dask_hosts, dask_worker, log
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.dask_engine import Dask
-from cofactor.engines.host import Host
+from cofactor.engines.host import UNTOLD, Host
 from cofactor.engines.loop import run_stream
 from cofactor.engines.named import named
 from cofactor.engines.speeds import Fixed
@@ -432,6 +432,8 @@ def test_what_goes_wrong_on_a_worker_names_the_client(engine, Xs):
     private, told = catalog.make("dp-moments", 3, privacy=Privacy(1, 1e-6)), "expected data of the declared kind"
     with pytest.raises(DataError, match=f"^client 4: {told}, such as finite values >= 0, found others[^0-9]*$"):
         run(private, [dask.delayed(X) for X in holes], engine=engine)
+    with pytest.raises(DataError, match=f"^client 4: {UNTOLD}$"):  # not what stands in the error of a reader
+        run(private, [*delayed[:4], dask.delayed(missing)(), *delayed[5:]], engine=engine)
     run(exact, Xs, rounds=1, engine=engine)
 
 

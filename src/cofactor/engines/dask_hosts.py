@@ -73,6 +73,7 @@ class Hosts:
         self.client, self.sources, self.timeout = client, sources, timeout
         self.dumps, self.log = cloudpickle.dumps, Log()
         self.terms, self.single = self.dumps(terms), terms.streams
+        self.private = terms.method.traits.allowance is not None
         self.base: tuple[Checkpoint, int] | None = None
         self.dtype: np.dtype[Any] | None = None
         self.n_features, self.troubles = 0, 0
@@ -247,7 +248,7 @@ class Hosts:
             place.address = found[0] if found else place.address
             return
         for j, block in enumerate(blocks if isinstance(blocks, list) else [], place.first):
-            if block.status == "error" and self.terms.method.traits.allowance is not None:
+            if block.status == "error" and self.private:
                 raise DataError(f"client {j}: {UNTOLD}")  # it may say what stands in a file
             if block.status == "error":
                 raise DataError(f"client {j}: {_text(block.exception())}") from block.exception()
