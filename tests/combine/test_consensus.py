@@ -123,5 +123,5 @@ def test_a_consensus_settles_by_rounds_of_exact():
     assert len(settled.history) == 6
     np.testing.assert_array_equal(settled.silhouette, agreed.silhouette)
     np.testing.assert_array_equal(settled.clustergram, agreed.clustergram)
-    with pytest.raises(CofactorError, match="option settles of .consensus.: expected a whole number >= 0, found -1"):
+    with pytest.raises(CofactorError, match=r"option settles of 'consensus': expected a whole number >= 0"):
         catalog.make("consensus", 3, settles=-1)
