@@ -329,7 +329,7 @@ METHOD_OPTIONS: dict[str, Refused | Allowed] = {
             "anchor": 0.3,
             "code_steps": 2,
             "factor_steps": 2,
-            "constant": 3.0,
+            "constant": True,
             "codes": None,
             "components": None,
             "by_rows": False,
