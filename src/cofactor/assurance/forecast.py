@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
-from cofactor.methods.foreseen import expected
+from cofactor.methods.foreseen import DROWNED, expected
 from cofactor.plan import Plan
 from cofactor.privacy.accountant import Budget, Unit
 from cofactor.privacy.allowance import Allowance, Privacy, Private
@@ -134,7 +134,7 @@ def _drowned(method: Private, q: Question) -> bool:
 
 def _expected(ratio: float | None, *, drowned: bool) -> str:
     if drowned:
-        return expected(0.0, drowned=True)
+        return DROWNED
     if ratio is None:
         return "Give --features, --rank and --rows (or --clients) to hold the noise against the signal."
     return expected(ratio)

@@ -10,6 +10,7 @@ from cofactor.boolean import asso, elbmf, grecond, mebf, zhang
 from cofactor.boolean.bits import (
     Bits,
     Tally,
+    are_bits,
     check_boolean,
     error,
     loss,
@@ -42,6 +43,7 @@ __all__ = [
     "Relaxation",
     "Tally",
     "alb_prox",
+    "are_bits",
     "asso",
     "changes",
     "check_boolean",

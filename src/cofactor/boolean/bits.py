@@ -70,12 +70,9 @@ def check_boolean(X: Data, client: str | int | None = None) -> None:
     where = "" if client is None else f" at client {client}"
     if getattr(X, "ndim", 0) != 2:
         raise DataError(f"Boolean data must be a matrix. Found {getattr(X, 'shape', type(X).__name__)}{where}.")
-    values = _canonical(X).data if sparse.issparse(X) else X
-    if values.dtype == bool:
-        return
-    if values.dtype.kind not in "uif":
-        raise DataError(f"Boolean data must be numbers 0 and 1. Found type {values.dtype}{where}.")
-    if np.array_equal(values, values != 0):
+    if X.dtype.kind not in "buif":
+        raise DataError(f"Boolean data must be numbers 0 and 1. Found type {X.dtype}{where}.")
+    if are_bits(X):
         return
     i, j, value = _first_bad(X)
     raise DataError(
@@ -83,6 +80,12 @@ def check_boolean(X: Data, client: str | int | None = None) -> None:
         "make bits of other values: prepare='binarize=0.5', --prepare binarize=0.5, or cofactor.data.binarize.",
         int(j),
     )
+
+
+def are_bits(X: Data) -> bool:
+    """Whether numbers are nothing but zeros and ones."""
+    values = _canonical(X).data if sparse.issparse(X) else X
+    return values.dtype == bool or np.array_equal(values, values != 0)
 
 
 def _first_bad(X: Data) -> tuple[int, int, float]:

@@ -26,6 +26,8 @@ Ask = Callable[[Question, Sequence[Data], int], Sums]
 """(question, data of the clients here, features) -> the answers of all clients, added up."""
 TEXT = "prepare"
 """The array that holds a preparation's text in a file; ``prepare.2.keeps`` is what its third step knows."""
+COUNTING = ("exact-beta",)
+"""Methods whose loss is for counts."""
 LOOK, COUNTS, EMPTY, LOGGED = 500, 10, 0.5, 15.0
 """Rows that are looked at for a hint; from which value and which share of zeros on numbers look like counts; and below
 which they look like logarithms."""
@@ -206,8 +208,13 @@ def _step(text: str) -> Step:
     return kind(found, flavour) if flavour else kind(found)
 
 
-def hint(X: Data, preparation: Preparation) -> str:
-    """Say what is unusual about numbers for their preparation, in one sentence; nothing where all looks well."""
+def hint(X: Data, preparation: Preparation, method: Any = None) -> str:
+    """Say what is unusual about numbers for their preparation, in one sentence; nothing where all looks well.
+
+    A ``method`` whose loss is for counts takes them as they are.
+    """
+    if method in COUNTING:
+        return ""
     values, zeros = _some(X)
     if not values.size:
         return ""

@@ -120,9 +120,9 @@ def weight(codes: Array) -> Array:
     return np.stack([to_host(largest), to_host((scaled * scaled).sum(axis=0))]).astype(np.float64)
 
 
-def used_by(parts: Iterable[Finished]) -> Array | None:
-    """Return :func:`weight` of the components over all these clients; None where one does not say."""
-    found = [part.used for part in parts]
+def used_by(parts: Iterable[Array | None]) -> Array | None:
+    """Return :func:`weight` of the components over clients, from that of parts of them; None where one does not say."""
+    found = list(parts)
     said = [used for used in found if used is not None]
     if not said or len(said) < len(found):
         return None

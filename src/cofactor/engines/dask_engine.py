@@ -204,7 +204,9 @@ class DaskSession:
         orders = [self.hosts.order(worker.finish, factor, work[p.first : p.stop], here) for p in places]
         done: list[Finished] = self._surely(lambda: self.hosts.tell(*orders))
         codes = [W for part in done for W in part.codes] if all(part.codes for part in done) else []
-        return Finished(codes, [finding for part in done for finding in part.findings], used_by(done))
+        return Finished(
+            codes, [finding for part in done for finding in part.findings], used_by(part.used for part in done)
+        )
 
     def _remember(self, shared: Shared, t: int, participants: Array) -> None:
         """Keep what clients are sent, for those that will be rebuilt; what they found alone must be found again."""

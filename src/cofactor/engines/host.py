@@ -156,8 +156,7 @@ class Host:
                     findings[place] = work[place](Client(int(j), X, codes[place], self.own.get(int(j))), factor)
 
         self._each(finish, self.units)
-        said = [Finished(used=weight(W)) for W in codes] if self.open else []
-        return Finished(codes, findings if work else [], used_by(said))
+        return Finished(codes, findings if work else [], used_by(map(weight, codes)) if self.open else None)
 
     def data(self) -> list[Data]:
         """Return the data of every unit."""

@@ -208,11 +208,12 @@ def _told(found: Run, used: Array | None, *, absent: Iterable[int], undrawn: Ite
     """Return a run with clients that had no part, and components that are zeros, of no row or of one, or unsure."""
     factor, codes = to_host(found.factor), list(map(to_host, found.codes))
     alive = np.asarray(factor.any(axis=1))
-    counted = used is not None and used.shape[1] == len(alive)
-    if used is not None and counted:
+    if used is not None and used.shape[1] != len(alive):  # ratings have rows of the factor that are no components
+        used = None
+    if used is not None:
         alive &= used[0] > 0
     empty = tuple(np.flatnonzero(~alive).tolist())
-    rows = found.sizes if found.sizes is not None else used[1] if used is not None and counted else np.zeros(len(alive))
+    rows = found.sizes if found.sizes is not None else used[1] if used is not None else np.zeros(len(alive))
     single = tuple(np.flatnonzero(alive & (np.abs(rows - 1) < ALONE)).tolist())
     unsure = () if found.stability is None else tuple(np.flatnonzero(alive & (found.stability < SURE)).tolist())
     told: dict[str, Any] = {"absent": tuple(map(int, absent)), "undrawn": tuple(map(int, undrawn))}

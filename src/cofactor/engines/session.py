@@ -196,7 +196,7 @@ class TeamSession:
         return Finished(
             done.codes,
             findings,
-            used_by(part for part in told if part.findings or part.used is not None),
+            used_by(part.used for part in told if part.findings or part.used is not None),
         )
 
 

@@ -22,7 +22,7 @@ from cofactor.engines.inline import Inline
 from cofactor.engines.loop import carrier, run
 from cofactor.engines.outcome import Run
 from cofactor.engines.totals import totals
-from cofactor.estimators import clients, losses
+from cofactor.estimators import clients
 from cofactor.estimators.containers import Containers
 from cofactor.estimators.ending import doubt, mind
 from cofactor.estimators.ending import name as name_ending
@@ -147,7 +147,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             refuse_shown(self.features, groups=groups)
         came, X = X, devices.settled(X, here=plan.privacy is not None)
         held = self._held(X, groups, plan, preparation)
-        preparation, whole = self._prepared(preparation, held, plan, engine)
+        preparation, whole = self._prepared(preparation, held, plan, engine, chosen)
         start = given.start(held, whole)
         data = given.weigh(held, whole)
         facts = clients.facts(data, plan)
@@ -215,12 +215,11 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         return clients.split(X, groups, convert=convert, **how)
 
     def _prepared(
-        self, preparation: Preparation, held: clients.Clients, plan: Plan, engine: Engine | None
+        self, preparation: Preparation, held: clients.Clients, plan: Plan, engine: Engine | None, chosen: str | Method
     ) -> tuple[Preparation, list[Data]]:
         """Carry out the preparation over all clients; counts that look unprepared get a hint."""
-        squares = losses.number(self.get_params(deep=False).get("beta_loss", 2)) == 2  # others are for counts
-        looked = held.features is not None and plan.privacy is None and self._kind.compares and squares
-        if looked and (said := hint(held.data[0], preparation)):
+        looked = held.features is not None and plan.privacy is None and self._kind.compares
+        if looked and (said := hint(held.data[0], preparation, chosen)):
             warnings.warn(said, UserWarning, stacklevel=4)
         if not preparation.steps:
             return preparation, held.data

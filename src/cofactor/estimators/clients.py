@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array
 
 from cofactor import kinds
 from cofactor.data import harmonise
-from cofactor.data.formats.table import Table
+from cofactor.data.formats.table import Table, shown
 from cofactor.data.harmonise import How
 from cofactor.data.tables import as_tables, is_annotated, is_frame, set_aside, without_numbers
 from cofactor.kinds import Checked
@@ -121,9 +121,8 @@ def _converted(X: Any, client: int, convert: Convert) -> Data:
     except (ValueError, TypeError):
         if not is_frame(X) or not (text := without_numbers(X)):
             raise
-        more = f" and {len(text) - 3} more" if len(text) > 3 else ""
         raise DataError(
-            f"client {client}: expected numbers, found others in the columns {', '.join(map(repr, text[:3]))}{more}; "
+            f"client {client}: expected numbers, found others in the columns {shown(text)}; "
             f"drop them, or name one that tells clients apart: groups={text[0]!r}."
         ) from None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cofactor.data.formats.table import few
 from cofactor.estimators.clients import is_elsewhere
 from cofactor.local import arrays
 from cofactor.local.weighted import cells
@@ -29,12 +30,12 @@ def look(data: Sequence[Data], clients: Sequence[Any], features: Sequence[Any] |
     lacking = np.flatnonzero(~counts.any(axis=0)).tolist()
     if lacking:
         names = [str(j) if features is None else str(features[j]) for j in lacking]
-        text = f"features that nobody observed: {_few(names)}; nothing is known of them, and components_ has 0 there."
-        warnings.warn(text, stacklevel=4)
+        known = "nothing is known of them, and components_ has 0 there."
+        warnings.warn(f"features that nobody observed: {few(names, SHOWN)}; {known}", stacklevel=4)
     silent = np.flatnonzero(~counts.any(axis=1)).tolist()
     if silent:
         names = [str(clients[j]) for j in silent]
-        warnings.warn(f"clients without an observed cell: {_few(names)}; their codes are 0.", stacklevel=4)
+        warnings.warn(f"clients without an observed cell: {few(names, SHOWN)}; their codes are 0.", stacklevel=4)
 
 
 def _counts(X: Data) -> Array:
@@ -43,8 +44,3 @@ def _counts(X: Data) -> Array:
     for _, part in arrays.blocks(X):
         found += np.sum(np.broadcast_to(np.asarray(cells(part)[1]) > 0, part.shape), axis=0)
     return found
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"

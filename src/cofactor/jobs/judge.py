@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cofactor import kinds
+from cofactor.data.formats.table import few
 from cofactor.engines.history import ENDED
 from cofactor.engines.loop import run
 from cofactor.engines.outcome import Run
@@ -88,13 +89,7 @@ def shows(kind: Kind, findings: Sequence[Finding], outcome: Run, *, secure: bool
     k = len(outcome.factor)
     texts = [kind.alone(outcome.single)] if outcome.single else []
     small = [] if secure else [found.client for found in findings if found.rows <= k]
-    return texts + [BARE.format(k=k, clients=_few(small))] * bool(small)
-
-
-def _few(names: Sequence[str]) -> str:
-    """Return some names, the first few of many."""
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(names[:FEW]) + more
+    return texts + [BARE.format(k=k, clients=few(small, FEW))] * bool(small)
 
 
 def evaluation(

@@ -14,6 +14,7 @@ from cofactor.data.harmonise import onto
 from cofactor.data.preparation import Preparation
 from cofactor.estimators import saved
 from cofactor.estimators.annotate import annotate
+from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import NAMES
@@ -26,8 +27,6 @@ from cofactor.types import Array, CofactorError, Data
 if TYPE_CHECKING:
     from cofactor.estimators.mf import FederatedMF
 
-LAYERED = (".h5ad", ".zarr")
-"""Files that have layers: weights of cells may be among them."""
 CALLED = {
     "boolean": "zeros and ones",
     "gaps": "numbers with missing cells",
@@ -58,7 +57,7 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> New
         steps = folder.preparation()
         known = [str(name) for name in steps[NAMES]] if steps else names
         aside: dict[str, Any] = dict.fromkeys(("group_by", "label", "split", "leave_out", "row_weights"))
-        if path.suffix.lower() not in LAYERED:  # has no layer of weights: every cell counts that is not NaN
+        if path.suffix.lower() not in weighing.LAYERED:  # has no layer of weights: every cell counts that is not NaN
             aside["cell_weights"] = None
         plain = replace(config, layer=layer or config.layer, **aside)
         read = read_table(str(path), plain)

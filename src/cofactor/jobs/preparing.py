@@ -90,10 +90,9 @@ def learned(made: Preparation, names: Sequence[str] | None, width: int) -> dict[
 
 def _hint(config: Config, inputs: Inputs, steps: Preparation) -> str:
     """Look at rows of this process for numbers that are not what the steps expect; pictures may be whole numbers."""
-    whole = config.image or config.method == "exact-beta"  # whose loss is for counts
-    if config.kind != "real" or inputs.feature_names is None or whole or not inputs.data:
+    if config.kind != "real" or inputs.feature_names is None or config.image or not inputs.data:
         return ""
-    return hint(inputs.data[0], steps)
+    return hint(inputs.data[0], steps, config.method)
 
 
 def schemas(found: Mapping[str, Array]) -> dict[int, dict[str, tuple[int, ...]]]:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from scipy import sparse
-
+from cofactor.boolean import are_bits
 from cofactor.jobs import boolean_ranks, preparing, rated_ranks
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -20,7 +18,7 @@ from cofactor.privacy.errors import PrivacyError
 from cofactor.records import RankScan
 from cofactor.select import RankScan as Found
 from cofactor.select import select_rank
-from cofactor.types import CofactorError, Data
+from cofactor.types import CofactorError
 
 BITS = "All values are 0 or 1, and these are ranks of factors of numbers: --boolean scans those of Boolean ones."
 """What is said of a scan that may not be the one that was meant."""
@@ -37,15 +35,8 @@ def scan_ranks(config: Config, ranks: Sequence[int], *, seeds: int = 3) -> Found
     if config.kind == "boolean":
         return boolean_ranks.scan(inputs.data, ranks, seeds=seeds, seed=config.seed)
     found = select_rank(inputs.data, ranks, seeds=seeds, seed=config.seed)
-    return replace(found, reason=f"{found.reason} {BITS}") if all(map(_are_bits, inputs.data)) else found
-
-
-def _are_bits(X: Data) -> bool:
-    """Whether there is nothing but zeros and ones; of rows on disk nobody looks."""
-    if arrays.is_held(X):
-        return False
-    values = X.data if sparse.issparse(X) else np.asarray(X)
-    return bool(((values == 0) | (values == 1)).all())
+    bits = all(not arrays.is_held(X) and are_bits(X) for X in inputs.data)  # of rows on disk nobody looks
+    return replace(found, reason=f"{found.reason} {BITS}") if bits else found
 
 
 def refuse_private(out: Path) -> None:

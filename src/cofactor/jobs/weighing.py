@@ -16,6 +16,8 @@ from cofactor.local.weighted import Weighted
 from cofactor.methods import catalog
 from cofactor.types import Array, CofactorError, Data, DataError
 
+LAYERED = (".h5ad", ".zarr")
+"""Files that have layers: weights of cells may be among them."""
 SQUARES = 2.0
 """The beta of a method that has no other: half the squared distance."""
 
@@ -36,7 +38,7 @@ def check(config: Any) -> None:
     if config.kind != kind:
         fine = "--method exact" if config.cell_weights else "a method for non-negative numbers"
         raise CofactorError(f"{given[0]}: expected {fine} to go with it, found {config.method!r}.")
-    others = [path for path in config.inputs if not path.lower().endswith((".h5ad", ".zarr"))]
+    others = [path for path in config.inputs if not path.lower().endswith(LAYERED)]
     if config.cell_weights and others:
         raise CofactorError(f"--cell-weights names a layer: expected h5ad or zarr files, found {others[0]}.")
     if config.engine != "inline":

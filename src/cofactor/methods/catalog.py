@@ -123,13 +123,18 @@ class Entry:
     private_options: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
+    def taken(self) -> Mapping[str, inspect.Parameter]:
+        """The options that it takes, with what they may be and are unless they are given."""
+        return dict(list(inspect.signature(self.make).parameters.items())[1:])
+
+    @property
     def options(self) -> list[str]:
-        """The options that it takes."""
-        return list(inspect.signature(self.make).parameters)[1:]
+        """Their names."""
+        return list(self.taken)
 
     def default(self, option: str) -> Any:
         """The value of an option that is not given."""
-        return inspect.signature(self.make).parameters[option].default
+        return self.taken[option].default
 
     @property
     def what(self) -> str:
@@ -235,8 +240,7 @@ def make(name: str, rank: int, **options: Any) -> Method:
 
 def check_options(entry: Entry, options: Mapping[str, Any]) -> None:
     """Refuse options that a method does not have, and values that they cannot have."""
-    taken = inspect.signature(entry.make).parameters
     for option, value in options.items():
-        if option not in entry.options:
+        if option not in entry.taken:
             raise unknown(f"option of method {entry.name!r}", option, entry.options)
-        check_value(entry.name, option, str(taken[option].annotation), value)
+        check_value(entry.name, option, str(entry.taken[option].annotation), value)

@@ -22,10 +22,8 @@ DROWNED = (
 )
 
 
-def expected(ratio: float, *, drowned: bool = False) -> str:
+def expected(ratio: float) -> str:
     """Say what noise of so many times the signal of an average component leaves to be seen."""
-    if drowned:
-        return DROWNED
     found = f"noise is {float(f'{ratio:.2g}'):g} times the signal of an average component"
     if ratio < CLEAR:
         return f"The result can be expected to be useful, close to one without privacy: {found}."

@@ -67,7 +67,7 @@ class Moments(Released):
         shapes = {"sum": (n_features,), "count": (), "moment": (max(symmetric.size(d), n_features),)}
         return {name: shapes[name] for name in self.allowance.shares[t]}
 
-    def states(self, n_features: int) -> dict[str, tuple[int | None, ...]]:
+    def states(self, n_features: int) -> dict[str, tuple[int, ...]]:
         """Centre, bound, the features of the moment, and whether there is one."""
         return {"center": (n_features,), "features": (min(self.widest, n_features),), "bound": (), "second": ()}
 

@@ -127,8 +127,6 @@ def consensus(
     """
     if starts < 2:
         raise CofactorError(f"starts: a consensus needs at least two. Found {starts}.")
-    if settles < 0:
-        raise CofactorError(f"settles: expected a number of rounds, 0 or more. Found {settles}.")
     agreed = Summarized(
         OneShot(rank, Alone(Summed(rank)), Agreed(rank, starts, density), local_rank or AGREEING * rank)
     )

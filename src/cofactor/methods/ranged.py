@@ -21,7 +21,7 @@ import numpy as np
 
 from cofactor.local import symmetric
 from cofactor.local.outliers import Outliers
-from cofactor.method import total
+from cofactor.method import OWN, total
 from cofactor.methods import twin
 from cofactor.methods.moments import COUNT, MEAN, SEEN, Moments, first_shares, signal
 from cofactor.methods.released import Released
@@ -58,10 +58,10 @@ class Ranged(Released):
         shapes["moment"] = (max(symmetric.size(r), n_features),)
         return {name: shapes[name] for name in self.allowance.shares[t]}
 
-    def states(self, n_features: int) -> dict[str, tuple[int | None, ...]]:
+    def states(self, n_features: int) -> dict[str, tuple[int, ...]]:
         """Centre, bounds, the basis, and whether a moment is released."""
-        scalars: dict[str, tuple[int | None, ...]] = dict.fromkeys(("bound", "short", "second"), ())
-        return {"center": (n_features,), "features": (n_features,), "basis": (n_features, None), **scalars}
+        scalars: dict[str, tuple[int, ...]] = dict.fromkeys(("bound", "short", "second"), ())
+        return {"center": (n_features,), "features": (n_features,), "basis": (n_features, OWN), **scalars}
 
     def bounds(self, shared: Shared, t: int) -> dict[str, float]:
         """Sensitivity of every array of round t: 1; ``C c``; ``C^2``; of means ``C``."""

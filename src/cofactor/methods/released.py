@@ -11,7 +11,7 @@ import numpy as np
 
 from cofactor.local.outliers import Outliers
 from cofactor.local.stats import normalize
-from cofactor.method import Traits
+from cofactor.method import Traits, fits
 from cofactor.methods import untold
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import Allowance, Parts, Privacy
@@ -60,8 +60,8 @@ class Released(ABC):
         """Sensitivity of every array of round t: 1, unless a method knows better."""
         return dict.fromkeys(self.allowance.shares[t], 1.0)
 
-    def states(self, n_features: int) -> dict[str, tuple[int | None, ...]]:
-        """Name and shape of every array, besides the factor, of a state; None is a side of any length."""
+    def states(self, n_features: int) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every array, besides the factor, of a state; ``OWN`` is a side of any length."""
         return {}
 
     def check(self, shared: Shared, n_features: int) -> None:
@@ -71,7 +71,7 @@ class Released(ABC):
         """
         shapes = {"factor": (self.rank, n_features), **self.states(n_features)}
         found = {"factor": shared.factor, **shared.extra}
-        if set(found) != set(shapes) or any(not _fits(np.shape(found[name]), shape) for name, shape in shapes.items()):
+        if set(found) != set(shapes) or any(not fits(np.shape(found[name]), shape) for name, shape in shapes.items()):
             raise ShapeError(f"a state of {shapes} was expected. Found arrays of other names or shapes.")
         for name, a in found.items():
             index = name == "features"
@@ -118,7 +118,3 @@ class Released(ABC):
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor, outliers aside: they stay at the client."""
         return untold.codes(data, factor, self.outliers)
-
-
-def _fits(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
-    return len(found) == len(shape) and all(wanted in (None, side) for side, wanted in zip(found, shape, strict=True))

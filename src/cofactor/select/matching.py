@@ -58,18 +58,17 @@ def own_match(summary: Summary, H: Array, share: Array, *, seed: int = 0) -> Arr
     Its summary is factorized at the rank of H, and at as many components as it uses of the shared ones: of surplus ones
     some are parts of others, and with too few two are one. The better of both partners counts.
     """
-    if not summary.gram.any():
-        return np.zeros(len(H))
-    used = max(int(np.sum(share >= USED / len(share))), 1)
-    return np.max([cosines(H, _own(summary, rank, seed)) for rank in {used, len(H)}], axis=0)
-
-
-def _own(summary: Summary, rank: int, seed: int) -> Array:
-    """Factorize one client's summary alone (at most rank x m)."""
     alive = np.diag(summary.gram) > 0
-    if rank >= alive.sum():
-        return summary.factor[alive]
-    return fitted([summary], rank, seed=seed, restarts=OWN_RESTARTS, iterations=OWN_ITERATIONS)
+    if not alive.any():
+        return np.zeros(len(H))
+    most, used = int(alive.sum()), max(int(np.sum(share >= USED / len(share))), 1)
+
+    def own(rank: int) -> Array:
+        if rank == most:
+            return summary.factor[alive]
+        return fitted([summary], rank, seed=seed, restarts=OWN_RESTARTS, iterations=OWN_ITERATIONS)
+
+    return np.max([cosines(H, own(rank)) for rank in {min(used, most), min(len(H), most)}], axis=0)
 
 
 def client_agreement(union: Sequence[Summary], H: Array, C: Array) -> float:

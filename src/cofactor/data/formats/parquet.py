@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.data.formats.row_blocks import BLOCK_BYTES, working_dtype
+from cofactor.data.formats.row_blocks import BLOCK_BYTES, Dense, working_dtype
 from cofactor.data.formats.table import Options, Table, choose, did_you_mean, need, plain, tell_beside
 from cofactor.types import Array, DataError
 
@@ -43,20 +43,13 @@ def read_parquet(path: Path, options: Options) -> Table:
 
 
 @dataclass(frozen=True)
-class ParquetRows:
+class ParquetRows(Dense):
     """The columns ``features`` of a parquet file; missing values are NaN."""
 
     path: Path
     features: tuple[str, ...]
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-
-    sparse = False
-
-    @property
-    def cells(self) -> float:
-        """Values of a row."""
-        return float(self.shape[1])
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop``: of the row groups that hold some, a batch at a time until all are there."""

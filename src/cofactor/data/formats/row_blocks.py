@@ -19,6 +19,18 @@ BLOCK_BYTES = 32 << 20
 _NEAR = 32  # rows: reading over a gap this small costs less than opening the file again
 
 
+class Dense:
+    """What all sources of dense rows have in common."""
+
+    sparse = False
+    shape: tuple[int, int]
+
+    @property
+    def cells(self) -> float:
+        """Values of a row."""
+        return float(self.shape[1])
+
+
 class Source(Protocol):
     """Rows on disk: how many, of which type, and a way to read some of them. Sources pickle."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from cofactor.data.formats.row_blocks import Dense
 from cofactor.types import Array, Data, DataError
 
 MAPPED_BYTES = 16 << 20
@@ -24,7 +25,7 @@ Open = Callable[[Path], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
-class NpyRows:
+class NpyRows(Dense):
     """The matrix of an ``.npy`` file, whose values begin at byte ``offset``, row by row or column by column."""
 
     path: Path
@@ -32,13 +33,6 @@ class NpyRows:
     dtype: np.dtype[Any]
     offset: int
     fortran: bool = False
-
-    sparse = False
-
-    @property
-    def cells(self) -> float:
-        """Values of a row."""
-        return float(self.shape[1])
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop`` with plain reads: mapped pages would count as resident memory."""
@@ -80,7 +74,7 @@ class NpyRows:
 
 
 @dataclass(frozen=True)
-class StoredRows:
+class StoredRows(Dense):
     """A dense 2-D array at ``name`` in a store; chunks are read as they come."""
 
     path: Path
@@ -88,13 +82,6 @@ class StoredRows:
     open: Open
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-
-    sparse = False
-
-    @property
-    def cells(self) -> float:
-        """Values of a row."""
-        return float(self.shape[1])
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop``."""

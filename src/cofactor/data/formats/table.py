@@ -107,8 +107,17 @@ def tell_beside(path: Path, table: Table, obs: Sequence[str], index: str | None)
 
 def shown(names: Sequence[str], most: int = 3) -> str:
     """Show a few names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
+    return few([repr(name) for name in names], most)
+
+
+def few(texts: Sequence[str], most: int) -> str:
+    """Return the first texts of a list, and how many more there are.
+
+    >>> few(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
 
 
 def plain(values: Any) -> Array:

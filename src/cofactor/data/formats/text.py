@@ -13,7 +13,7 @@ from typing import IO, NoReturn
 
 import numpy as np
 
-from cofactor.data.formats.row_blocks import RowBlocks
+from cofactor.data.formats.row_blocks import Dense, RowBlocks
 from cofactor.data.formats.table import Options, Table, did_you_mean, tell_beside
 from cofactor.types import Array, DataError
 
@@ -178,7 +178,7 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], options: Optio
 
 
 @dataclass(frozen=True)
-class TextRows:
+class TextRows(Dense):
     """The features of a text file: every read goes through its lines and converts no more than is asked for."""
 
     path: Path
@@ -186,12 +186,6 @@ class TextRows:
     shape: tuple[int, int]
 
     dtype = np.dtype(np.float64)
-    sparse = False
-
-    @property
-    def cells(self) -> float:
-        """Values of a row."""
-        return float(self.shape[1])
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop``."""
