@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.datasets import load_iris, load_wine, make_blobs
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from cofactor import run
@@ -121,6 +122,29 @@ def test_sparse_equals_dense(digits):
     Xs = digits[0][:4]
     a, b = (run(Clusters(3), data, rounds=4) for data in (Xs, [sparse.csr_matrix(X) for X in Xs]))
     np.testing.assert_allclose(a.factor, b.factor, atol=1e-8)
+
+
+@pytest.mark.parametrize("clients", [1, 6])
+@pytest.mark.parametrize("name", ["blobs", "iris", "wine"])
+def test_seeds_end_where_ten_starts_of_pooled_k_means_end(name, clients):
+    blobs = make_blobs(900, 5, centers=25, cluster_std=1.5, random_state=4)[0]
+    X, k = {"blobs": (blobs, 25), "iris": (load_iris().data, 3), "wine": (load_wine().data, 3)}[name]
+    pooled = KMeans(k, n_init=10, random_state=0).fit(X).inertia_
+    found = [2 * run(Clusters(k), np.array_split(X, clients), rounds=30, seed=seed).history[-1].loss for seed in (0, 1)]
+    assert max(found) <= 1.01 * pooled
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_centre_has_a_single_row_and_far_rows_stay_in_sight(seed):
+    draw = np.random.default_rng(seed)
+    n = int(draw.integers(2, 40))
+    X = draw.lognormal(sigma=2, size=(n, 3))
+    H = kmeans.seeds(X, n // 2, weights=np.ones(n), rng=draw)
+    chosen = kmeans.paired(X, H)
+    counts = np.bincount(chosen, minlength=n // 2)
+    assert not (counts == 1).any()
+    kept = kmeans.distances(X, H).argmin(axis=1) == chosen
+    assert (~kept).sum() <= n // 2  # at most one row comes to each centre, all others stay
 
 
 def test_distances_and_seeds():

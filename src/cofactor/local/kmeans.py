@@ -15,23 +15,39 @@ def distances(X: Data, H: Array) -> Array:
 
 
 def seeds(X: Data, k: int, *, weights: Array, rng: np.random.Generator) -> Array:
-    """k-means++ (Arthur and Vassilvitskii 2007): rows drawn by weight times squared distance to the seeds (k x m)."""
-    chosen: list[int] = []
-    spread = weights.astype(np.float64)
-    for _ in range(k):
+    """k-means++ (Arthur and Vassilvitskii 2007), greedily: k rows of X (k x m).
+
+    Each is the best of a few that are drawn by weight times squared distance to the seeds so far: the one that leaves
+    least to explain.
+    """
+    trials = 2 + int(np.log(k))
+    near = np.ones(X.shape[0])
+    chosen = []
+    for i in range(k):
+        spread = weights * near
         mass = spread.sum()
-        chosen.append(int(rng.choice(len(spread), p=spread / mass if mass > 0 else None)))
-        H = _dense(arrays.rows(X, np.array(chosen)))
-        spread = weights * distances(X, H).min(axis=1)
-    return H
+        drawn = rng.choice(len(near), trials if i else 1, p=spread / mass if mass > 0 else None)
+        left = distances(X, _dense(arrays.rows(X, drawn)))
+        if i:
+            left = np.minimum(left, near[:, None])
+        best = int((weights @ left).argmin())
+        near = left[:, best]
+        chosen.append(drawn[best])
+    return _dense(arrays.rows(X, np.array(chosen)))
 
 
 def lloyd(X: Data, H: Array, *, weights: Array, steps: int = 20) -> tuple[Array, Array]:
-    """Move every centre to the weighted mean of its rows, ``steps`` times; return centres and the weight of each."""
+    """Move every centre to the weighted mean of its rows, ``steps`` times or until no row changes its centre.
+
+    Return centres and the weight of each.
+    """
     mass: Array = np.zeros(len(H))
+    before = None
     for _ in range(steps):
         labels = distances(X, H).argmin(axis=1)
-        mass = np.bincount(labels, weights, len(H))
+        if before is not None and np.array_equal(labels, before):
+            break
+        before, mass = labels, np.bincount(labels, weights, len(H))
         W = np.zeros((len(weights), len(H)), X.dtype)
         W[np.arange(len(labels)), labels] = weights
         sums = np.asarray(arrays.times_codes(X, W)).T
@@ -43,6 +59,27 @@ def fit(X: Data, k: int, *, weights: Array, rng: np.random.Generator, restarts: 
     """Return the best centres (k x m) of some restarts, and the weight of each."""
     found = [lloyd(X, seeds(X, k, weights=weights, rng=rng), weights=weights) for _ in range(restarts)]
     return min(found, key=lambda pair: float(weights @ distances(X, pair[0]).min(axis=1)))
+
+
+def paired(X: Data, H: Array) -> Array:
+    """Return the nearest centre of every row (n), so that no centre has a single row, of 2k or more.
+
+    The nearest row of a centre that can spare one comes with it: far rows stay in sight, half as far.
+    """
+    labels = distances(X, H).argmin(axis=1)
+    counts = np.bincount(labels, minlength=len(H))
+    for centre in np.flatnonzero(counts == 1):
+        if counts[centre] != 1:  # it has given its row, or got one
+            continue
+        alone = np.flatnonzero(labels == centre)
+        away = distances(X, _dense(arrays.rows(X, alone)))[:, 0]
+        away[counts[labels] == 2] = np.inf
+        away[alone] = np.inf
+        nearest = int(away.argmin())
+        counts[labels[nearest]] -= 1
+        counts[centre] += 1
+        labels[nearest] = centre
+    return labels
 
 
 def _dense(X: Data) -> Array:

@@ -18,17 +18,18 @@ from cofactor.methods.staged import Staged
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared
 
-ROWS_PER_CENTRE = 2
+SUMMARY = 3
+"""Own centres of a client for each cluster: with as many as clusters, a poor start of one client stays poor."""
 
 
 @dataclass(frozen=True)
 class Clusters:
     """``min 1/2 |X_j - W_j H|^2`` with rows of W_j at corners of the simplex: pooled k-means from sums.
 
-    Round 0 seeds: clients cluster alone (at most one centre for two rows, so that no row leaves) and the server runs
-    weighted k-means++ with ``restarts`` on all centres. Later rounds are exact: clients send the sum and the count of
-    the rows nearest to each centre. Where nobody has two rows the seeds are random, and a centre that no row ever chose
-    is thrown anew around the largest cluster, as far as rows lie from their centres.
+    Round 0 seeds: clients cluster alone (3k centres, at most one for two rows, so that no row leaves) and the server
+    runs weighted k-means++ with ``restarts`` on all centres. Later rounds are exact: clients send the sum and the count
+    of the rows nearest to each centre. Where nobody has two rows the seeds are random, and a centre that no row ever
+    chose is thrown anew around the largest cluster, as far as rows lie from their centres.
 
     ``changes=True`` is for rounds with absent clients: they stay in the server's running sums with what they sent last.
     """
@@ -54,8 +55,9 @@ class Clusters:
         raise PrivacyError(no_private(self.traits.kind))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """``sums`` (k x m), ``counts`` (k) and ``loss``; in round 0 of the client's own centres."""
-        return {"sums": (self.rank, n_features), "counts": (self.rank,), "loss": ()}
+        """``sums`` (k x m), ``counts`` (k) and ``loss``; in round 0 of the client's own 3k centres."""
+        centres = self.rank if t > 0 else SUMMARY * self.rank
+        return {"sums": (centres, n_features), "counts": (centres,), "loss": ()}
 
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Begin at random or public centres; ``seed`` is for later draws, ``used`` marks centres that had rows."""
@@ -68,25 +70,23 @@ class Clusters:
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Send the sums and counts of the rows of each centre, own or shared, or how they changed."""
-        H = shared.factor if t > 0 else self._own_centres(data, rng)
-        W = np.zeros((data.shape[0], self.rank), data.dtype)
-        loss = 0.0
-        if len(H):
-            W[:, : len(H)] = self.refit(data, H)
-            loss = 0.5 * kmeans.distances(data, H).min(axis=1).sum()
-        if t == 0:  # a centre of a single row would be that row
-            W[:, W.sum(axis=0) < ROWS_PER_CENTRE] = 0
+        if t == 0:
+            return local, self._summary(data, rng)
+        W = self.refit(data, shared.factor)
+        loss = 0.5 * kmeans.distances(data, shared.factor).min(axis=1).sum()
         counted = W - local.codes if self.changes else W  # codes are zeros before the first shared centres
-        sums = np.ascontiguousarray(np.asarray(arrays.times_codes(data, counted)).T)
-        sent = {"sums": sums, "counts": counted.sum(axis=0), "loss": np.float64(loss)}
-        return local if t == 0 else Local(W), Message(sent, data.shape[0])
+        return Local(W), _sums(data, counted, loss)
 
-    def _own_centres(self, data: Data, rng: np.random.Generator) -> Array:
-        """Cluster alone; no centre at all with fewer than two rows."""
-        k = min(self.rank, data.shape[0] // ROWS_PER_CENTRE)
-        if k == 0:
-            return np.empty((0, data.shape[1]), data.dtype)
-        return kmeans.fit(data, k, weights=np.ones(data.shape[0]), rng=rng)[0]
+    def _summary(self, data: Data, rng: np.random.Generator) -> Message:
+        """Cluster alone, at least two rows for every centre: the centre of one would be that row."""
+        width = SUMMARY * self.rank
+        W = np.zeros((data.shape[0], width), data.dtype)
+        loss = 0.0
+        if k := min(width, data.shape[0] // 2):
+            H = kmeans.fit(data, k, weights=np.ones(data.shape[0]), rng=rng)[0]
+            W[np.arange(len(W)), kmeans.paired(data, H)] = 1
+            loss = 0.5 * kmeans.distances(data, H).min(axis=1).sum()
+        return _sums(data, W, loss)
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Cluster the clients' centres; then take means. A centre whose rows are absent stays where it is."""
@@ -125,6 +125,11 @@ class Clusters:
         """One at the nearest centre, zero elsewhere."""
         labels = kmeans.distances(data, factor).argmin(axis=1)
         return np.eye(len(factor), dtype=data.dtype)[labels]
+
+
+def _sums(data: Data, codes: Array, loss: float) -> Message:
+    sums = np.ascontiguousarray(np.asarray(arrays.times_codes(data, codes)).T)
+    return Message({"sums": sums, "counts": codes.sum(axis=0), "loss": np.float64(loss)}, data.shape[0])
 
 
 def labels(codes: list[Array]) -> list[Array]:
