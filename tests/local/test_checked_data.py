@@ -5,9 +5,10 @@ import pytest
 from scipy import sparse
 
 from cofactor import FederatedNMF, kinds, run
+from cofactor.data import load
 from cofactor.engines.team import told_of
 from cofactor.kinds.numbers import NON_NEGATIVE
-from cofactor.local import arrays
+from cofactor.local import arrays, devices
 from cofactor.methods import catalog
 from cofactor.types import CofactorError, DataError
 
@@ -174,6 +175,40 @@ def test_tiny_and_huge_values_of_float32_give_the_errors_of_the_same_data_at_ano
     assert plain.components_.dtype == np.float32
     assert arrays.check((X * scale).astype(np.float32)).dtype == np.float64
     assert arrays.check(np.zeros((2, 3), np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e-141, 1e141, 1e300])
+@pytest.mark.parametrize("form", ["dense", "csr", "blocks", "tensor"])
+def test_values_whose_squares_are_no_numbers_are_refused(size, form, rng, tmp_path):
+    """At 1e-170 an error of 0 was reported, whatever it was; at 1e160 a gram that is not finite."""
+    X = size * rng.uniform(0.5, 1, size=(6, 4))
+    if form == "blocks":
+        np.save(tmp_path / "x.npy", X)
+        held = load.read(str(tmp_path / "x.npy"), blocks=True).X
+    elif form == "tensor":
+        pytest.importorskip("torch")
+        held = devices.place(X, "cpu")
+    else:
+        held = KINDS[form](X)
+    with pytest.raises(DataError) as error:
+        arrays.check(held, client=7)
+    assert_says(error, "client 7", "from 1e-140 to 1e+140", f"found {X.max():.3g}", "another unit")
+    assert ("or as 0" in str(error.value)) == (size < 1)
+
+
+@pytest.mark.parametrize("exponent", [-135, 135])
+def test_errors_are_true_as_far_as_values_are_taken(exponent, rng):
+    X = rng.uniform(size=(30, 8))
+    plain, scaled = (FederatedNMF(2, random_state=0).fit([Y]) for Y in (X, X * 10.0**exponent))
+    assert scaled.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-6)
+
+
+@pytest.mark.parametrize(("beta", "exponent"), [(1, -30), (2, -30), (3, 100)])
+def test_divergences_say_which_sizes_they_take(beta, exponent, rng):
+    """Model cells are kept above 1e-30: data of that size were explained by nothing, and nobody said so."""
+    X = 10.0**exponent * rng.uniform(size=(30, 8))
+    with pytest.raises(DataError, match=f"a divergence of beta = {beta}, found about .*another unit"):
+        run(catalog.make("exact-gaps", rank=2, beta=beta), [X])
 
 
 def test_what_lies_under_a_mask_is_no_data() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
+from cofactor.local.admitted import check_size
 from cofactor.local.kernels import sparse_products
 from cofactor.local.placed import Placed
 from cofactor.types import Array, Data, DataError
@@ -89,13 +90,10 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     if not sparse.issparse(X):
         X = values = np.ascontiguousarray(X)
     _check_values(X, values, where, signed=signed)
-    return X.astype(np.float64) if values.dtype == np.float32 and _is_out_of_range(values) else X
-
-
-def _is_out_of_range(values: Array) -> bool:
-    """Whether the largest value is so small, or so large, that float32 cannot hold sums of squares."""
     largest = max(float(values.max()), -float(values.min())) if values.size else 0.0
-    return largest > 0 and not 1 / NARROW <= largest <= NARROW
+    check_size(largest, where)
+    narrow = largest == 0 or 1 / NARROW <= largest <= NARROW
+    return X if narrow or values.dtype == np.float64 else X.astype(np.float64)
 
 
 def _check_values(X: Data, values: Array, where: str, *, signed: bool) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from cofactor.local.admitted import check_tensors
 from cofactor.local.kernels import tensor_counts
 from cofactor.local.placed import Placed, placed
 from cofactor.local.tensors import numpy_type, tensor_of, torch, torch_type
-from cofactor.types import Array, Data, DataError
+from cofactor.types import Array, Data
 
 BLOCK_BYTES = 256 << 20
 """Bytes of a row block: no more of the data are copied, converted or looked at at a time."""
@@ -165,25 +166,8 @@ class Resident:
 
     def check(self, *, client: object = 0, signed: bool = False) -> Resident:
         """Refuse NaN, infinite and negative values."""
-        refuse_values(self._blocks(), f"client {client}", signed=signed)
+        check_tensors(self._blocks(), f"client {client}", signed=signed)
         return self
-
-
-def refuse_values(blocks: Any, where: str, *, signed: bool) -> None:
-    """Refuse values that cannot be factorized, with the first cell in words."""
-    first = 0
-    for block in blocks:
-        low, high = (float(a) for a in torch().aminmax(block.float() if block.dtype == torch().bfloat16 else block))
-        if not (np.isfinite(low) and np.isfinite(high) and (signed or low >= 0)):
-            bad = ~torch().isfinite(block) | ((block < 0) & (not signed))
-            row, column = (int(i) for i in bad.nonzero()[0])
-            wanted = "finite values" if signed else "finite values >= 0"
-            raise DataError(
-                f"{where}: expected {wanted}, found {float(block[row, column])} at row {first + row}, column {column}; "
-                "drop, impute, shift or clip them first.",
-                column,
-            )
-        first += len(block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +230,7 @@ class ResidentSparse(Resident):
 
     def check(self, *, client: object = 0, signed: bool = False) -> ResidentSparse:
         """Refuse NaN, infinite and negative values."""
-        refuse_values(
+        check_tensors(
             [self.tensor.values()[None]] if self.tensor.values().numel() else [], f"client {client}", signed=signed
         )
         return self

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from cofactor.local.admitted import check_tensors
 from cofactor.local.placed import Placed, placed
-from cofactor.local.resident import Resident, block_rows, product, product_of_codes, refuse_values
+from cofactor.local.resident import Resident, block_rows, product, product_of_codes
 from cofactor.local.tensors import torch, torch_type
 from cofactor.types import Array
 
@@ -169,5 +170,5 @@ class Streamed:
     def check(self, *, client: object = 0, signed: bool = False) -> Streamed:
         """Refuse NaN, infinite and negative values."""
         with torch().cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
-            refuse_values((block for _, block in self._blocks()), f"client {client}", signed=signed)
+            check_tensors((block for _, block in self._blocks()), f"client {client}", signed=signed)
         return self

@@ -27,6 +27,9 @@ MOST = 4.0
 these sent last is too old for more, and what they need is not gone before they were heard."""
 NOTHING = 1e-20
 """Part of the largest entry of a factor below which one is 0: its powers would leave the range of numbers."""
+FAINT, LOUD = 1e-20, 1e140
+"""Least size of a model's largest cell, which is far above what keeps ratios finite, and the most of its square root
+of a power: beyond them a divergence is no number."""
 ALIVE = 1e-3
 """Least part of a start's mean entry: multiplied, a zero stays zero for ever."""
 
@@ -95,12 +98,23 @@ class Divergence:
             raise DataError(
                 f"expected cells above 0 for a divergence of beta = {self.beta:g}, found zeros; take beta > 0."
             )
-        codes = divergence.flat_codes(data, shared.factor.astype(data.dtype, copy=False))
+        H = shared.factor.astype(data.dtype, copy=False)
+        codes = divergence.flat_codes(data, H)
+        self._check_size(float(codes.max(initial=0)) * float(H.max(initial=0)) * self.rank)
         memory: dict[str, Any] = {"before": codes, "fresh": np.ones(data.shape[0], bool)}
         if self.changes:
             shapes = self.schema(data.shape[1], t)
             memory |= {f"sent_{name}": np.zeros(shape) for name, shape in shapes.items()}
         return Local(codes, memory)
+
+    def _check_size(self, largest: float) -> None:
+        """Refuse data of a unit in which divergences are no numbers, by the largest cell of flat codes."""
+        most = LOUD ** (2 / max(self.beta, 2))
+        if largest > 0 and not FAINT <= largest <= most:
+            raise DataError(
+                f"expected values of a size from {FAINT:g} to {most:.3g} for a divergence of beta = {self.beta:g}, "
+                f"found about {largest:.1g}; give the data of all clients in another unit."
+            )
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Improve the codes; send the majorizer of the factor, or how it changed."""

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.local import arrays
+from cofactor.local.admitted import check_size
 from cofactor.local.threads import in_turn
 from cofactor.types import Array, Data, DataError
 
@@ -186,11 +187,14 @@ class RowBlocks:
         """Return self if every value is finite and, unless ``signed``, >= 0, or say where the first other one is."""
         if 0 in self.shape:
             raise DataError(f"client {client}: expected rows and features, found shape {self.shape}.")
+        largest = 0.0
         for rows, block in self.blocks():
             values = block.data if self.sparse else block
-            low = values.min() if values.size else 0
-            if not (np.isfinite(low) and (signed or low >= 0) and np.isfinite(values.max(initial=0))):
+            low, high = (values.min(), values.max()) if values.size else (0, 0)
+            if not (np.isfinite(low) and (signed or low >= 0) and np.isfinite(high)):
                 _refuse(block, rows.start, client)
+            largest = max(largest, float(high), -float(low))
+        check_size(largest, f"client {client}")
         return self
 
     def _cast(self, block: Data) -> Data:

@@ -1,0 +1,42 @@
+"""Values that are admitted: of a size whose squares are numbers; those on a device finite, and of the right sign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from cofactor.local.tensors import torch
+from cofactor.types import DataError
+
+SQUARED = 1e140
+"""Largest values up to so much, and down to its inverse, have squares and sums of squares in double precision."""
+OR_ZERO = ", or as 0 where so little means nothing"
+
+
+def check_size(largest: float, where: str) -> None:
+    """Refuse data whose largest value has a square that is 0, or infinite, in double precision: no error is true."""
+    if largest > 0 and not 1 / SQUARED <= largest <= SQUARED:
+        raise DataError(
+            f"{where}: expected a largest value from {1 / SQUARED:g} to {SQUARED:g}, whose squares are numbers, found "
+            f"{largest:.3g}; give the data of all clients in another unit{OR_ZERO if largest < 1 else ''}."
+        )
+
+
+def check_tensors(blocks: Iterable[Any], where: str, *, signed: bool) -> None:
+    """Refuse values of tensors, blocks of rows, that cannot be factorized, with the first cell in words."""
+    first, largest = 0, 0.0
+    for block in blocks:
+        low, high = (float(a) for a in torch().aminmax(block.float() if block.dtype == torch().bfloat16 else block))
+        if not (np.isfinite(low) and np.isfinite(high) and (signed or low >= 0)):
+            bad = ~torch().isfinite(block) | ((block < 0) & (not signed))
+            row, column = (int(i) for i in bad.nonzero()[0])
+            wanted = "finite values" if signed else "finite values >= 0"
+            raise DataError(
+                f"{where}: expected {wanted}, found {float(block[row, column])} at row {first + row}, column {column}; "
+                "drop, impute, shift or clip them first.",
+                column,
+            )
+        first, largest = first + len(block), max(largest, high, -low)
+    check_size(largest, where)
