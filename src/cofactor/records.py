@@ -124,6 +124,7 @@ class Evaluation:
     undrawn: list[str] = field(default_factory=list)
     shows: list[str] = field(default_factory=list)
     sizes: list[float] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -289,8 +290,7 @@ def _dict(value: Any, where: str) -> dict[str, Any]:
 
 
 def _plain(value: Any, where: str, kind: type) -> Any:
-    accepted: type | tuple[type, ...] = (int, float) if kind is float else kind
-    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+    if not isinstance(value, (int, float) if kind is float else kind) or (isinstance(value, bool) and kind is not bool):
         raise CofactorError(f"{where}: expected {WORDS[kind]}, found {found(value)}.")
     if not isinstance(value, int | float) or kind is not float:
         return value

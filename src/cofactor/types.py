@@ -111,10 +111,10 @@ class Message(NamedTuple):
 class Shared(NamedTuple):
     """The server's state. Clients receive ``factor`` and ``extra``; ``memory`` stays on the server.
 
-    Three names in the memory mean the same in every method that has them, one number for each component: its ``share``
-    of the reconstruction, by which the result is put in order; its ``stability``, the worst cosine to what other
-    restarts found that are as good (NaN: nobody looked); and of a centre its size in ``sizes``: of how many rows it is
-    the mean.
+    Some names in the memory mean the same in every method that has them. Three are one number for each component: its
+    ``share`` of the reconstruction, by which the result is put in order; its ``stability``, the worst cosine to what
+    other restarts found that are as good (NaN: nobody looked); and of a centre its size in ``sizes``: of how many rows
+    it is the mean. ``observed`` says of each feature whether any cell of it was.
     """
 
     factor: Array

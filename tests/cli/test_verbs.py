@@ -74,14 +74,18 @@ def test_one_file_with_gaps_is_a_run_with_markers(hospitals, tmp_path):
     _, Xs = hospitals
     names = [f"gene{i}" for i in range(24)]
     rows = pd.DataFrame(Xs[0], columns=names).mask(np.random.default_rng(0).uniform(size=Xs[0].shape) < 0.1)
+    rows["gene7"] = np.nan
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    words = ("rows.csv", "-k", 3, "--method", "exact-gaps", "--rounds", 20, "--tol", 0, "-q")
-    cofactor("fit", *words, cwd=tmp_path)
+    words = ("rows.csv", "-k", 3, "--method", "exact-gaps", "--rounds", 20, "--tol", 0)
+    lacking = "eatures that nobody observed, but for rows of zeros: gene7; nothing is known"
+    assert lacking in " ".join(cofactor("fit", *words, cwd=tmp_path).stdout.split())
     found = json.loads(cofactor("markers", "run", "--top", 5, "--json", cwd=tmp_path).stdout)
-    model = FederatedNMF(3, method="exact-gaps", rounds=20, tol=0, random_state=0).fit(rows)
+    with pytest.warns(UserWarning, match=lacking):
+        model = FederatedNMF(3, method="exact-gaps", rounds=20, tol=0, random_state=0).fit(rows)
     assert [(m["component"], m["feature"]) for m in found] == [(m.component, m.feature) for m in model.markers(top=5)]
     shown = (tmp_path / "run" / "report.html").read_text()
     assert 'id="markers"' in shown
+    assert "Features that nobody observed" in shown
     refused = cofactor("fit", *words, "--prepare", "log1p", "--out", "other", cwd=tmp_path, check=2).stderr
     assert "prepare: expected none where cells, NaN, were not observed" in refused
 

@@ -181,6 +181,13 @@ def test_the_row_chunks_of_a_dask_array_are_clients(chunks, engine, Xs):
     assert pickle.loads(pickle.dumps(model)).transform(X).shape == (len(X), 3)
 
 
+def test_features_that_nobody_observed_are_told_from_workers(engine, Xs):
+    X = np.where(np.arange(Xs[0].shape[1]) == 4, np.nan, np.vstack(Xs))
+    model = FederatedNMF(2, method="exact-gaps", random_state=0, rounds=3, engine=engine)
+    with pytest.warns(UserWarning, match="features that nobody observed, but for rows of zeros: 4;"):
+        model.fit(da.from_array(X, chunks=(20, -1)))
+
+
 def test_chunks_of_unknown_length(engine, Xs):
     X = da.from_array(np.vstack(Xs), chunks=(40, 14))
     X = X[X[:, 0] >= 0]

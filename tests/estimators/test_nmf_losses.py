@@ -248,11 +248,11 @@ def test_a_private_fit_says_nothing_of_zeros():
 def test_features_that_nobody_observed_are_named_and_zero(counts):
     frames = [_named(np.where(np.arange(20) == 7, np.nan, X)) for X in counts]
     model = FederatedNMF(3, method="exact-gaps", random_state=0, rounds=30)
-    with pytest.warns(UserWarning, match="features that nobody observed: g7; .* has 0 there"):
+    with pytest.warns(UserWarning, match="features that nobody observed, but for rows of zeros: g7; .* has 0 there"):
         model.fit(frames)
     assert not model.components_[:, 7].any()
     assert model.components_[:, [6, 8]].any(axis=0).all()
-    with pytest.warns(UserWarning, match="features that nobody observed: 7;"):
+    with pytest.warns(UserWarning, match="features that nobody observed, but for rows of zeros: 7;"):
         model.set_params(participation=0.5).fit([frame.to_numpy() for frame in frames])
     assert not model.components_[:, 7].any()
 

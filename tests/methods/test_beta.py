@@ -100,6 +100,19 @@ def test_gaps_say_nothing(clients):
         np.testing.assert_allclose(plain, gapped, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("plan", [{}, {"participation": 0.7}, {"secure": True}], ids=str)
+def test_features_that_nobody_observed_are_told(clients, plan):
+    Xs = [np.where(np.isin(np.arange(X.shape[1]), (2, 5)), np.nan, X) for X in clients]
+    Xs[0] = clients[0] * (np.arange(clients[0].shape[1]) != 5) + np.where(
+        np.arange(clients[0].shape[1]) == 5, np.nan, 0
+    )
+    found = run(catalog.make("exact-gaps", 3), Xs, Plan(8, **plan))
+    assert found.unobserved == (5,)
+    assert not found.factor[:, 5].any()
+    assert found.factor[:, 2].any()
+    assert run(catalog.make("exact-beta", 3), clients, Plan(3)).unobserved == ()
+
+
 def test_gaps_are_predicted():
     draw = np.random.default_rng(3)
     X = draw.gamma(1, size=(120, 3)) @ draw.gamma(1, size=(3, 25))

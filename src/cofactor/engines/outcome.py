@@ -26,6 +26,7 @@ class Run:
     which they may hold as it is. ``sizes`` says of how many rows each centre is the mean. ``share`` and
     ``stability`` of each component are there where the server knows them; components then come by their share. A
     consensus has a ``silhouette`` of each, and a ``clustergram``: distances between the components of its starts.
+    ``unobserved`` are features of which nobody observed a cell, or only in rows of zeros: the factor has 0 there.
     """
 
     factor: Array
@@ -47,6 +48,7 @@ class Run:
     stability: Array | None = None
     silhouette: Array | None = None
     clustergram: Array | None = None
+    unobserved: tuple[int, ...] = ()
 
     @property
     def converged(self) -> bool:

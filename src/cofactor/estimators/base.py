@@ -24,11 +24,10 @@ from cofactor.engines.outcome import Run
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients
 from cofactor.estimators.containers import Containers
-from cofactor.estimators.ending import doubt, mind
+from cofactor.estimators.ending import doubt, lacking, mind
 from cofactor.estimators.ending import name as name_ending
 from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, Given
-from cofactor.estimators.unobserved import look
 from cofactor.kinds import measure
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
@@ -159,10 +158,11 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         mind(foreseen(method, facts))
         formed = clients.in_form(data, method)
         kind = kinds.KINDS[method.traits.kind]
-        if kind is GAPPED:
-            look(formed, held.names, preparation.names(held.features))
         work = [] if plan.privacy is not None else [Measure(kind, method)] * len(formed)  # which other processes hear
         outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
+        codes = [] if clients.is_elsewhere(formed) else outcome.codes
+        found = outcome.findings if work else measure.here(kind, method, formed, codes, outcome.factor)
+        lacking(outcome, kind, found, held.names, preparation.names(held.features))
         self._made, self._preparation, self._chosen = method, preparation, (chosen, options)
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
         if given.weight is not None and given.cells is None:  # codes of the rows themselves; those of others stay there
@@ -180,8 +180,6 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             self.feature_names_in_ = np.array(held.features, dtype=object)
         name_ending(outcome, held.names, kind)
         doubt(outcome, self.features_)
-        codes = [] if clients.is_elsewhere(formed) else outcome.codes
-        found = outcome.findings if work else measure.here(kind, method, formed, codes, outcome.factor)
         self._conclude(measure.overall(kind, found), outcome)
         self._add(whole if given.cells is None else data, facts, plan, engine)
         self._give_back(came, X)

@@ -11,8 +11,9 @@ import numpy as np
 from cofactor.engines.history import Round
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE
+from cofactor.estimators import unobserved
 from cofactor.kinds.kind import Kind, Score
-from cofactor.types import Array, DisclosureWarning, Shared
+from cofactor.types import Array, DataError, DisclosureWarning, Shared
 
 ADVICE = {
     "rounds": "{rounds} rounds were not enough to reach tol={tol}; raise `rounds` or `tol`.",
@@ -72,6 +73,20 @@ def no_part(outcome: Run, clients: Sequence[Any]) -> list[str]:
             f"of them: {', '.join(undrawn)}; raise `rounds` or `participation`."
         )
     return texts
+
+
+def lacking(
+    outcome: Run, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
+) -> None:
+    """Refuse data without an observed cell; warn of features and clients without one."""
+    silent = unobserved.silent(kind, tallies)
+    if silent and len(silent) == len(tallies):
+        raise DataError(
+            "expected cells that were observed, found none: every cell of every client is NaN, or weighs 0."
+        )
+    those = [str(clients[j]) for j in silent]
+    for text in unobserved.remarks(unobserved.named(outcome.unobserved, features), those):
+        warnings.warn(text, stacklevel=5)
 
 
 def nothing(outcome: Run, score: Score, penalties: Mapping[str, Any]) -> None:

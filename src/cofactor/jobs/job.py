@@ -294,7 +294,7 @@ def _write(
         if found:
             folder.write_json("passports.json", [passport_record(p, best) for p in found])
         match = matches(found, outcome.findings)
-        result = evaluation(job.kind, outcome.findings, outcome, config, match=match, names=job.names)
+        result = evaluation(job.kind, outcome.findings, outcome, config, match=match, names=job.names, features=names)
     folder.write_json("evaluation.json", result)
     if job.private:
         folder.checkpoint.remove()  # it holds states of clients

@@ -13,6 +13,7 @@ from cofactor.data.formats.table import few
 from cofactor.engines.history import ENDED
 from cofactor.engines.loop import run
 from cofactor.engines.outcome import Run
+from cofactor.estimators import unobserved
 from cofactor.jobs import preparing
 from cofactor.jobs.conclude import TOP, Finding
 from cofactor.jobs.config import Config
@@ -81,7 +82,7 @@ def remarks(result: Evaluation) -> list[str]:
         lines.append(f"Nothing is made of components {', '.join(map(str, result.empty))}.")
     if result.unsure:
         lines.append(f"Components that another start may not find: {', '.join(map(str, result.unsure))}.")
-    return [*lines, *(f"Privacy: {text}" for text in result.shows)]
+    return [*lines, *result.lacking, *(f"Privacy: {text}" for text in result.shows)]
 
 
 def shows(kind: Kind, findings: Sequence[Finding], outcome: Run, *, secure: bool) -> list[str]:
@@ -100,6 +101,7 @@ def evaluation(
     *,
     match: list[list[float | None]] | None,
     names: Sequence[str],
+    features: Sequence[str] | None = None,
 ) -> Evaluation:
     """Return the errors of every client and of all rows, and what else the findings tell."""
 
@@ -124,7 +126,15 @@ def evaluation(
         parts=_parts(kind, findings, config),
         shows=shows(kind, findings, outcome, secure=config.secure),
         sizes=[] if outcome.sizes is None else np.asarray(outcome.sizes, float).tolist(),
+        lacking=_lacking(kind, findings, outcome, features),
     )
+
+
+def _lacking(kind: Kind, findings: Sequence[Finding], outcome: Run, features: Sequence[str] | None) -> list[str]:
+    """Say which features nobody observed, and which clients observed nothing."""
+    silent = [findings[j].client for j in unobserved.silent(kind, [found.tally for found in findings])]
+    texts = unobserved.remarks(unobserved.named(outcome.unobserved, features), silent)
+    return [text[0].upper() + text[1:] for text in texts]
 
 
 def _own_shares(apart: Array | None) -> dict[str, Any]:

@@ -160,7 +160,8 @@ class Divergence:
         loss, rising = float(sums["loss"]), float(sums["loss"]) > shared.loss
         pace = 0.0 if rising or not self.momentum else float(shared.extra["pace"]) + share
         y = divergence.ahead(H, old["factor"], self.beta, pace, share).astype(summed.dtypes["up"])
-        return Shared(y, {"pace": np.float64(pace)}, {**sums, "factor": H}, loss, 0.0)
+        memory = {**sums, "factor": H} | ({"observed": sums["down"].any(axis=0)} if self.gaps else {})
+        return Shared(y, {"pace": np.float64(pace)}, memory, loss, 0.0)
 
     def _share(self, summed: Message, sums: Mapping[str, Any]) -> float:
         """Return the share of the rows that were heard so far which this round is of."""
@@ -172,9 +173,9 @@ class Divergence:
         A feature that nobody observed pulls at nothing: it is 0, not what is left of the start.
         """
         H = shared.memory.get("factor", shared.factor).astype(shared.factor.dtype, copy=False)
-        down = shared.memory.get("down")
-        if self.gaps and down is not None and down.any():
-            H = H * down.any(axis=0)
+        observed = shared.memory.get("observed")
+        if observed is not None and observed.any():
+            H = H * observed
         return H if any((*self.codes_penalty, *self.factor_penalty)) else normalize(H)
 
     def refit(self, data: Data, factor: Array) -> Array:
