@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from cofactor import FederatedMF
 from cofactor.data import ratings_split
@@ -93,6 +94,15 @@ def test_users_as_clients_give_the_model_of_one_client_and_send_more(method, bia
     numbers = {"exact-als": one.layout_.free * (one.layout_.free + 3) // 2, "masked-fedmavg": one.layout_.free + 1}
     scalars = {"exact-als": 1, "masked-fedmavg": 2}
     assert last[2].bytes_up == (8 * numbers[method] + 4) * items + 120 * 8 * (scalars[method] + 1)
+
+
+def test_absent_clients_get_the_rounds_that_they_need_and_few_rounds_are_told(R):
+    half = {"ridge": 2.0, "participation": 0.2, "random_state": 0}
+    groups = np.arange(120) % 10
+    usual, long = (FederatedMF(2, **half, **more).fit(R, groups=groups) for more in ({}, {"rounds": 600, "tol": 0}))
+    assert usual.rmse(R) <= 1.02 * long.rmse(R)
+    with pytest.warns(ConvergenceWarning, match="rounds"):
+        FederatedMF(2, ridge=2.0, rounds=2, random_state=0).fit(R)
 
 
 def test_groups_and_users_as_clients_are_one_too_many(R):

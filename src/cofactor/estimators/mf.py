@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.data.tables import is_frame
@@ -17,6 +18,7 @@ from cofactor.engines.history import Round
 from cofactor.engines.loop import carrier, run
 from cofactor.estimators import public
 from cofactor.estimators.base import seed_of
+from cofactor.estimators.ending import warn
 from cofactor.estimators.families import TAKES, check_takes
 from cofactor.estimators.named_ratings import labels_of, names, places, read, rows_of, triples
 from cofactor.estimators.recommender import Recommender
@@ -48,7 +50,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
     implicit : whether what was not observed counts as zero, with weight 1.
     alpha : with ``implicit`` an observed x has weight ``1 + alpha x``.
     ridge, bias_ridge : what holds factors and biases back; ``bias_ridge`` None is half the ridge.
-    rounds : the most rounds to run.
+    rounds : the most rounds to run; None is 200, or 50 with ``tol=0``, and more of them with absent clients.
     tol : stop when the loss falls by less than this share in three rounds; 0 runs all rounds.
     participation : the share of clients drawn for each round.
     users_as_clients : whether every user is a client of its own. The model is the same, and far more is sent; where
@@ -92,7 +94,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         alpha: float = 40.0,
         ridge: float = 10.0,
         bias_ridge: float | None = None,
-        rounds: int = 30,
+        rounds: int | None = None,
         tol: float = 1e-4,
         participation: float = 1.0,
         users_as_clients: bool = False,
@@ -144,6 +146,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         method, plan = build(self.method, self.n_components, plan, facts, self._options())
         data = Checked(held.matrix[r] for r in rows)
         outcome = run(method, data, plan, engine=engine, callbacks=self.callbacks)
+        warn(outcome, self.tol, ConvergenceWarning)
         self.layout_: Layout = method.layout  # type: ignore[attr-defined]
         self.factor_, self.users_, self.items_ = outcome.factor, held.users, held.items
         self.codes_ = np.empty((held.matrix.shape[0], self.layout_.width), outcome.factor.dtype)
