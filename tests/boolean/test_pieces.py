@@ -57,6 +57,18 @@ def test_the_better_factorizer_at_a_small_rank_does_the_work(tiles, rng):
     assert Adaptive(bad, good, margin=1.0)(X, 4, rng)[1][0].all()
 
 
+def test_many_components_are_judged_at_their_own_rank():
+    """Forty planted ones look alike to both factorizers at rank 10, and only one of them finds them at rank 40."""
+    draw = np.random.default_rng(0)
+    X = (draw.random((300, 40)) < 0.05).astype(np.uint8) @ (draw.random((40, 60)) < 0.1).astype(np.uint8) > 0
+    X = (X ^ (draw.random(X.shape) < 0.01)).astype(np.uint8)
+    relaxed = Polished(Plain(elbmf.factorize, (("top", 0.3),)))
+    errors = [
+        error(X, *solve(X, 40, np.random.default_rng(0))) for solve in (Asso(), relaxed, Adaptive(Asso(), relaxed))
+    ]
+    assert errors[2] <= 1.2 * errors[1] < 0.6 * errors[0]
+
+
 @pytest.mark.parametrize("name", catalog())
 def test_factorizers_pickle_and_compare(name):
     copy = pickle.loads(pickle.dumps(catalog()[name]))
