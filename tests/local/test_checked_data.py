@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from cofactor import FederatedNMF, kinds, run
+from cofactor import FederatedNMF, Privacy, kinds, run
 from cofactor.data import load
 from cofactor.engines.team import told_of
 from cofactor.kinds.numbers import NON_NEGATIVE
@@ -236,3 +236,13 @@ def test_what_a_private_run_finds_in_data_is_told_to_their_client_alone(kind, fo
     with pytest.raises(DataError) as plain:
         kinds.check(kind, [form(with_cell(-np.inf))], clients=["north"], features=list("abcd"))
     assert (plain.value.told, str(plain.value)) == (None, str(own.value))
+
+
+@pytest.mark.parametrize("value", [1e200, 1e-200, 1.7e308, 5e-324])
+def test_a_private_run_takes_finite_values_of_any_size(value):
+    """Whether it ends must not depend on a row; sums of squares are never made of more than its bounds."""
+    X = np.random.default_rng(0).random((40, 6))
+    X[3] = value
+    for data in (X, np.full((40, 6), value)):
+        np.testing.assert_array_equal(kinds.check_one(NON_NEGATIVE, data, 0, private=True), data)
+        FederatedNMF(2, privacy=Privacy(1, 1e-6), random_state=0).fit([data, X[4:]])

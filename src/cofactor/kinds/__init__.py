@@ -16,6 +16,7 @@ from cofactor.kinds.numbers import BLOCKED, CLUSTERED, GAPPED, NON_NEGATIVE
 from cofactor.kinds.rated import RATED
 from cofactor.kinds.zero_one import ZERO_ONE
 from cofactor.local import arrays
+from cofactor.local.admitted import SizeError
 from cofactor.method import Method
 from cofactor.types import Data, DataError, unknown
 
@@ -67,7 +68,8 @@ def check_one(
 ) -> Data:
     """Check one client's data; errors name the feature.
 
-    In a ``private`` run it may have no rows, and floats stay as wide as they are: others would see what is in them.
+    In a ``private`` run it may have no rows, finite values are of any size, and floats stay as wide as they are: others
+    would see what is in them.
     """
     if private and arrays.is_placed(X):  # what fits there, and in which type, depends on the rows
         raise DataError(f"client {client}: expected rows in memory in a private run, found some on a device.")
@@ -75,8 +77,11 @@ def check_one(
     try:
         found = kind.check(np.zeros((1, X.shape[1]), X.dtype), client)[:0] if nothing else kind.check(X, client)
     except DataError as error:
-        named = error if features is None else error.named(features)
-        raise (named.kept(client) if private else named) from None
+        if private and isinstance(error, SizeError):
+            found = error.data
+        else:
+            named = error if features is None else error.named(features)
+            raise (named.kept(client) if private else named) from None
     return found.astype(X.dtype) if private and X.dtype == np.float32 and found.dtype == np.float64 else found
 
 

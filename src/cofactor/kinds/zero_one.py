@@ -12,6 +12,7 @@ from scipy import sparse
 from cofactor.boolean import Tally, check_boolean, tally
 from cofactor.kinds.kind import Score, of_one_row, root
 from cofactor.local import arrays
+from cofactor.local.admitted import SizeError
 from cofactor.types import Array, Data
 
 VIEW_ROWS, SIDE = 5000, 240
@@ -32,7 +33,10 @@ class ZeroOne:
 
     def check(self, X: Any, client: object = 0) -> Data:
         """Refuse everything but zeros and ones; rows on disk are loaded, as bits are packed."""
-        X = arrays.check(X.load() if arrays.is_held(X) else X, client=client, signed=True)
+        try:
+            X = arrays.check(X.load() if arrays.is_held(X) else X, client=client, signed=True)
+        except SizeError as error:
+            X = error.data  # no bits, whatever their size
         check_boolean(X, str(client))
         return X
 

@@ -15,13 +15,23 @@ SQUARED = 1e140
 OR_ZERO = ", or as 0 where so little means nothing"
 
 
-def check_size(largest: float, where: str) -> None:
-    """Refuse data whose largest value has a square that is 0, or infinite, in double precision: no error is true."""
+class SizeError(DataError):
+    """Values have no squares; ``data`` are admitted otherwise. In a private run they pass, cut to its bounds."""
+
+    def __init__(self, text: str, data: Any) -> None:
+        super().__init__(text)
+        self.data = data
+
+
+def check_size(data: Any, largest: float, where: str) -> Any:
+    """Return data, or refuse them if the square of the largest value is 0, or infinite: no error of them is true."""
     if largest > 0 and not 1 / SQUARED <= largest <= SQUARED:
-        raise DataError(
+        raise SizeError(
             f"{where}: expected a largest value from {1 / SQUARED:g} to {SQUARED:g}, whose squares are numbers, found "
-            f"{largest:.3g}; give the data of all clients in another unit{OR_ZERO if largest < 1 else ''}."
+            f"{largest:.3g}; give the data of all clients in another unit{OR_ZERO if largest < 1 else ''}.",
+            data,
         )
+    return data
 
 
 def check_tensors(blocks: Iterable[Any], where: str, *, signed: bool) -> None:
@@ -39,4 +49,4 @@ def check_tensors(blocks: Iterable[Any], where: str, *, signed: bool) -> None:
                 column,
             )
         first, largest = first + len(block), max(largest, high, -low)
-    check_size(largest, where)
+    check_size(None, largest, where)

@@ -91,9 +91,9 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
         X = values = np.ascontiguousarray(X)
     _check_values(X, values, where, signed=signed)
     largest = max(float(values.max()), -float(values.min())) if values.size else 0.0
-    check_size(largest, where)
     narrow = largest == 0 or 1 / NARROW <= largest <= NARROW
-    return X if narrow or values.dtype == np.float64 else X.astype(np.float64)
+    X = X if narrow or values.dtype == np.float64 else X.astype(np.float64)
+    return check_size(X, largest, where)
 
 
 def _check_values(X: Data, values: Array, where: str, *, signed: bool) -> None:

@@ -194,8 +194,7 @@ class RowBlocks:
             if not (np.isfinite(low) and (signed or low >= 0) and np.isfinite(high)):
                 _refuse(block, rows.start, client)
             largest = max(largest, float(high), -float(low))
-        check_size(largest, f"client {client}")
-        return self
+        return check_size(self, largest, f"client {client}")
 
     def _cast(self, block: Data) -> Data:
         if sparse.issparse(block):
