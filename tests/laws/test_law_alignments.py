@@ -111,6 +111,18 @@ def test_sinkhorn_is_pots_plan(noise, factor, order, rng):
     np.testing.assert_allclose(align.Sinkhorn()(H, factor), expected, atol=1e-3)
 
 
+@pytest.mark.parametrize("far", [3, 40, 1e3, 1e6])
+def test_sinkhorn_is_pots_plan_for_costs_of_any_range(far, factor, order):
+    """Components that lie far from all others: exponentials vanish, and the plan is found in the log domain."""
+    H, reference = factor[order] + 0.01, factor.copy()
+    H[0], reference[order[0]] = far * H[0], 1.1 * far * H[0]
+    table = 0.5 * ot.dist(H, reference, "sqeuclidean")
+    way = {"method": "sinkhorn_log", "numItermax": 300, "stopThr": 1e-6, "warn": False}
+    expected = ot.sinkhorn([], [], table, 0.01 * table.mean(), **way)
+    expected = expected / expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(align.Sinkhorn()(H, reference), expected, atol=1e-3)
+
+
 def test_sinkhorn_entropy_is_at_most_three_percent(factor, rng):
     other = rng.uniform(size=factor.shape)
     np.testing.assert_array_equal(align.Sinkhorn(0.5)(factor, other), align.Sinkhorn(0.03)(factor, other))
