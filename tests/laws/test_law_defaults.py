@@ -48,8 +48,8 @@ def test_the_default_tolerance_costs_no_more_than_two_percent(name, share):
     A run that takes all rounds shows it by its first half, which costs nothing: if that is 4 % off at most, and what is
     left falls like one over the rounds or sooner, twice as many give half of it.
     """
-    method, Xs, tol = make(name, RANK), clients(name), ESTIMATORS.get(KIND[name], FederatedNMF)().tol
-    plan = Plan(participation=share, stop=tol, seed=1)
+    method, Xs, usual = make(name, RANK), clients(name), ESTIMATORS.get(KIND[name], FederatedNMF)()
+    plan = Plan(usual.rounds, participation=share, stop=usual.tol, seed=1)
     (formed, limit), half = plan.form(method), []
 
     def look(line, shared):
