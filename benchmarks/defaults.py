@@ -32,6 +32,7 @@ from threadpoolctl import threadpool_limits
 
 from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, Privacy, kinds, run
 from cofactor.data import datasets, partition
+from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import DONE, ENDED
 from cofactor.kinds.measure import Measure, overall
 from cofactor.local.refit import refit
@@ -43,6 +44,8 @@ from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.plan import ROUNDS, Plan, Stop
 
 CLIENTS, RANK, ROWS, FEATURES = 8, 10, 800, 500
+FEWER = (240, 200)
+"""Rows and features for methods of a hundred sweeps in a round and 200 rounds, whose cells would take a minute."""
 RESULTS = Path(__file__).with_name("defaults.jsonl")
 CONVERGED = Path(__file__).with_name("converged.jsonl")
 SHARES = (1.0, 0.25, 0.1)
@@ -96,16 +99,16 @@ def cells() -> Iterator[Cell]:
 
 
 @cache
-def rows_of(name: str, kind: str) -> tuple[Any, Any]:
-    """Return the cut data set and its labels (None where it has none)."""
+def rows_of(name: str, kind: str, most: tuple[int, int] = (ROWS, FEATURES)) -> tuple[Any, Any]:
+    """Return the data set, cut to so many rows and features, and its labels (None where it has none)."""
     data = datasets.load(name)
     X, labels = data.X, data.labels
-    if X.shape[0] > ROWS:
-        chosen = np.sort(np.random.default_rng(0).choice(X.shape[0], ROWS, replace=False))
+    if X.shape[0] > most[0]:
+        chosen = np.sort(np.random.default_rng(0).choice(X.shape[0], most[0], replace=False))
         X, labels = X[chosen], None if labels is None else np.asarray(labels)[chosen]
-    if X.shape[1] > FEATURES:
+    if X.shape[1] > most[1]:
         filled = np.asarray((X != 0).sum(axis=0)).ravel()
-        X = X[:, np.sort(np.argsort(-filled, kind="stable")[:FEATURES])]
+        X = X[:, np.sort(np.argsort(-filled, kind="stable")[: most[1]])]
     X = X.astype(np.float32)
     if name in LOGGED:
         X = X.log1p() if sparse.issparse(X) else np.log1p(X)
@@ -117,9 +120,9 @@ def rows_of(name: str, kind: str) -> tuple[Any, Any]:
     return X, labels
 
 
-def split(cell: Cell) -> list[Any]:
+def split(cell: Cell, most: tuple[int, int] = (ROWS, FEATURES)) -> list[Any]:
     """Return the clients' data."""
-    X, labels = rows_of(cell.data, cell.kind)
+    X, labels = rows_of(cell.data, cell.kind, most)
     if cell.spread == "one":
         return blocks(X, CLIENTS)
     if cell.spread == "iid":
@@ -141,10 +144,15 @@ def rank_of(shape: tuple[int, int]) -> int:
     return max(2, min(RANK, min(shape) // 4))
 
 
+def most_of(method: str) -> tuple[int, int]:
+    """Return the most rows and features for a method."""
+    return FEWER if method.startswith("fnmf-") else (ROWS, FEATURES)
+
+
 @cache
-def pooled(kind: str, name: str) -> float:
+def pooled(kind: str, name: str, most: tuple[int, int] = (ROWS, FEATURES)) -> float:
     """Return the best error of runs on all rows together: three seeds of the kind's default, or several methods."""
-    X, _ = rows_of(name, kind)
+    X, _ = rows_of(name, kind, most)
     asked: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "boolean": (("boolean-oneshot", "boolean-exact", "felb"), {}),
         "ratings": (("exact-als",), {}),
@@ -157,15 +165,18 @@ def pooled(kind: str, name: str) -> float:
     return min(fitted(method, [X], Plan(400, stop=plan.stop, seed=s), options)[0] for method in names for s in seeds)
 
 
-def fitted(name: str, Xs: list[Any], plan: Plan, given: dict[str, Any]) -> tuple[float, Any]:
-    """Run a method; return the error of all rows and the run."""
+def fitted(
+    name: str, Xs: list[Any], plan: Plan, given: dict[str, Any], kept: Checkpoint | None = None
+) -> tuple[float, Any]:
+    """Run a method, from where it was kept; return the error of all rows and the run."""
     shape = (sum(X.shape[0] for X in Xs), Xs[0].shape[1])
     facts = Facts(len(Xs), shape[1], shape[0])
     usual = {} if plan.privacy is not None else kinds.named(catalog.CATALOG[name].kind).options
     known = {option: value for option, value in usual.items() if option in catalog.CATALOG[name].options}
     method, plan = build(name, rank_of(shape), plan, facts, {**known, **given})
     held = kinds.KINDS[method.traits.kind]
-    out = run(method, Xs, plan, work=[Measure(held, method)] * len(Xs))
+    kept = None if plan.stream else kept
+    out = run(method, Xs, plan, work=[Measure(held, method)] * len(Xs), checkpoint=kept)
     return overall(held, out.findings).error, (out, plan)
 
 
@@ -174,7 +185,8 @@ def measured(cell: Cell) -> dict[str, Any]:
     estimator: Any = ESTIMATORS.get(cell.kind, FederatedNMF)()
     privacy = PRIVACY if cell.kind == "private" else None
     plan = Plan(estimator.rounds, stop=estimator.tol, privacy=privacy)
-    bound, Xs, begin = pooled(cell.kind, cell.data), split(cell), time.process_time()
+    most = most_of(cell.method)
+    bound, Xs, begin = pooled(cell.kind, cell.data, most), split(cell, most), time.process_time()
     try:
         error, (out, settled) = fitted(cell.method, Xs, plan, {})
     except Exception as refused:
@@ -188,6 +200,7 @@ def measured(cell: Cell) -> dict[str, Any]:
         "bytes": out.bytes,
         "seconds": round(time.process_time() - begin, 2),
         "ended": out.ended,
+        **({"rows": sum(X.shape[0] for X in Xs), "features": Xs[0].shape[1]} if most == FEWER else {}),
     }
 
 
@@ -236,44 +249,56 @@ def read(results: Path) -> list[dict[str, Any]]:
 def page(results: Path) -> str:
     """Return the page: a summary of every method, then a table for every kind."""
     lines = read(results)
-    old = [line["method"] for line in lines if line.get("rounds") == ROUNDS and line["ended"] == "rounds"]
     there = {tuple(line[name] for name in Cell._fields) for line in lines}
     left = [cell.method for cell in cells() if cell not in there]
     told = {
         "cells": f"{len(lines)} of {len(list(cells()))}",
-        "left": ", ".join(f"`{name}`" for name in catalog.CATALOG if name in left),
-        "old": len(old),
-        "stale": ", ".join(f"`{name}`" for name in catalog.CATALOG if name in old),
+        "left": _missing(left),
+        "old": sum(_old(line) for line in lines),
     }
-    parts = [HEAD.format(clients=CLIENTS, rank=RANK, rows=ROWS, features=FEATURES, **told)]
+    parts = [HEAD.format(clients=CLIENTS, rank=RANK, rows=ROWS, features=FEATURES, few=FEWER, **told)]
     for kind, title in TITLES.items():
         own = [line for line in lines if line["kind"] == kind]
         if own:
-            parts += [f"## {title}\n", _summary(own), "", _table(own), ""]
+            parts += [f"## {title}\n", _summary(own), "", _table(own), "", *_refusals(own)]
     if CONVERGED.exists():
         parts += ["## Against its own converged result\n", AGAINST, against(read(CONVERGED)), ""]
     ends = "\n".join(f"- `{code}`: {text}{' (converged)' if code in DONE else ''}." for code, text in ENDED.items())
     return "\n".join([*parts, "## Why runs end\n", ends, ""])
 
 
+def _missing(methods: list[str]) -> str:
+    """Say how many cells of which methods were not measured."""
+    counts = {name: methods.count(name) for name in catalog.CATALOG if name in methods}
+    return ", ".join(f"{count} of `{name}`" for name, count in counts.items()) or "none"
+
+
 HEAD = """# Defaults on real data
 
-Every method of the catalog with its default settings on every stored data set, {clients} clients, rank {rank} (less for
-small data), at most {rows} rows and {features} features, one seed: error of all rows (codes refitted) over that of the
-best pooled run. *iid*: rows dealt at random. *sorted*: by label, or by the direction in which rows differ most. A ratio
-below 1 is a better local optimum than the best of the pooled runs or, of `shared-own` and `simplex`, a richer model.
-`exact-beta` minimizes another loss. Private methods: epsilon 1, delta 1e-6, unit record.
+What a method gives when nobody sets anything: every method of the catalog on every stored data set.
+
+A number is the error of all rows, with codes refitted to the final factor, over that of the best run on all rows
+together: 1.010 is 1 % above pooling. There are {clients} clients and rank {rank} (less for small data), at most {rows}
+rows and {features} features, and one seed.
+
+- *iid*: rows are dealt to clients at random. *sorted*: by label, or by the direction in which rows differ most, so
+  that no client is like another. *one*: row and column blocks of one matrix.
+- Below 1: a better local optimum than that of the pooled runs or, of `shared-own` and `simplex`, a richer model.
+- `exact-beta` minimizes another loss. Private methods: epsilon 1, delta 1e-6, unit record.
+- \\*: at most {few[0]} rows and {few[1]} features, because a round of FNMF is a hundred sweeps at every client.
+- \u2020: ended after 50 rounds, which once were the limit and are 200 now ({old} cells).
+- ?: not measured yet: {left}; `run` does it.
 
 `oneshot` on gene_all_aml: clients of four or five rows send two components, at most half their rows, so that H_j is
 not their rows. A server that saw the best approximation of every client's rows at that rank, row by row, would end at
 1.083 (iid) and 1.054 (sorted) by the same search (`floor`), about where `oneshot` ends: two components of so few rows
 tell too little for 1.02.
 
-This page is made by `python benchmarks/defaults.py page` of {cells} cells; `run` measures what is missing: cells of
-{left}, which take longest, and of methods that are new. Those that were measured when 50 rounds
-were the limit, and ended there, are {old} cells of {stale}. Runs with a stop rule may take 200 rounds now.
-Cells of `consensus` are from before its summaries had three times the rank.
+This page is made by `python benchmarks/defaults.py page` of {cells} cells.
 """
+SPREADS = ("iid", "sorted", "one")
+BESIDE = 6
+"""Methods beside each other in a table."""
 
 
 AGAINST = """Error with default settings over that of the same method without a stop rule and with twice as many rounds,
@@ -296,7 +321,7 @@ def _methods(lines: list[dict[str, Any]]) -> list[str]:
 
 def _summary(lines: list[dict[str, Any]]) -> str:
     """Median and worst ratio of every method, and what it takes."""
-    spreads = [s for s in ("iid", "sorted", "one") if any(line["spread"] == s for line in lines)]
+    spreads = [s for s in SPREADS if any(line["spread"] == s for line in lines)]
     heads = [f"{s}: median | worst" for s in spreads]
     rows = [
         f"| method | {' | '.join(heads)} | rounds | MB | CPU s | converged |",
@@ -316,18 +341,41 @@ def _summary(lines: list[dict[str, Any]]) -> str:
 
 
 def _table(lines: list[dict[str, Any]]) -> str:
-    """Ratios by data set."""
-    there = {(line["kind"], line["data"], line["spread"]) for line in lines}
-    held = list(dict.fromkeys(cell[1:3] for cell in cells() if cell[:3] in there))
-    found = {(line["method"], line["data"], line["spread"]): line.get("ratio") for line in lines}
-    rows = [
-        f"| data | spread | {' | '.join(m.replace('-', '&#8209;') for m in _methods(lines))} |",
-        "|---" * (2 + len(_methods(lines))) + "|",
-    ]
-    for data, spread in held:
-        ratios = [found.get((method, data, spread)) for method in _methods(lines)]
-        rows.append(f"| {data} | {spread} | {' | '.join('-' if r is None else f'{r:.3f}' for r in ratios)} |")
-    return "\n".join(rows)
+    """Ratios by data set, iid / sorted, a few methods beside each other."""
+    found = {(line["method"], line["data"], line["spread"]): line for line in lines}
+    names = list(dict.fromkeys(cell.data for cell in cells() if cell.kind == lines[0]["kind"]))
+    methods = _methods(lines)
+    spreads = [s for s in SPREADS if any(line["spread"] == s for line in lines)]
+    parts = []
+    for first in range(0, len(methods), BESIDE):
+        some = methods[first : first + BESIDE]
+        heads = " | ".join(name.replace("-", "&#8209;") for name in some)
+        rows = [f"| data ({' / '.join(spreads)}) | {heads} |", "|---" * (1 + len(some)) + "|"]
+        for data in names:
+            told = (" / ".join(_told(found.get((method, data, s))) for s in spreads) for method in some)
+            rows.append(f"| {data} | {' | '.join(told)} |")
+        parts.append("\n".join(rows))
+    return "\n\n".join(parts)
+
+
+def _told(line: dict[str, Any] | None) -> str:
+    """Return what a table says of a cell."""
+    if line is None:
+        return "?"
+    if "refused" in line or line["ratio"] is None:
+        return "-"
+    return f"{line['ratio']:.3f}" + ("*" if "rows" in line else "\u2020" if _old(line) else "")
+
+
+def _old(line: dict[str, Any]) -> bool:
+    """Whether a run ended at the limit of rounds that there once was."""
+    return line.get("rounds") == ROUNDS and line["ended"] == "rounds"
+
+
+def _refusals(lines: list[dict[str, Any]]) -> list[str]:
+    """What methods refused, and why."""
+    told = dict.fromkeys((line["method"], line["data"], line["refused"]) for line in lines if "refused" in line)
+    return [f"- `{method}` on {data}: {why}" for method, data, why in told]
 
 
 def against(lines: list[dict[str, Any]]) -> str:
