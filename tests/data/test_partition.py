@@ -77,6 +77,12 @@ def test_sorted_by_gives_each_client_few_labels():
         assert set(shuffled[part]) == {2 * j, 2 * j + 1}
 
 
+@pytest.mark.parametrize("labels", [[1.0, np.nan], ["a", None], pd.Categorical(["a", None])])
+def test_rows_without_a_label_are_no_client(labels):
+    with pytest.raises(DataError, match="expected a label for every row, found rows without"):
+        partition.by_group(labels)
+
+
 def test_by_group_is_one_client_per_name():
     groups = partition.by_group(pd.Series(["north", "south", "north"]))
     assert {name: rows.tolist() for name, rows in groups.items()} == {"north": [0, 2], "south": [1]}

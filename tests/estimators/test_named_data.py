@@ -261,6 +261,33 @@ def test_tables_of_pyarrow_are_data_frames(form):
     np.testing.assert_array_equal(made.transform(form(clients[0])), like.transform(clients[0]))
 
 
+def test_ratings_in_tables_of_pyarrow_are_data_frames():
+    held = pd.DataFrame(
+        {"user": list("aabbc"), "item": list("xyxzx"), "rating": [5.0, 1, 4, 2, 5], "shop": list("ppqqp")}
+    )
+    there, like = pyarrow.Table.from_pandas(held), FederatedMF(1, random_state=0, rounds=3).fit(held, groups="shop")
+    made = FederatedMF(1, random_state=0, rounds=3).fit(there, groups="shop")
+    np.testing.assert_array_equal(made.factor_, like.factor_)
+    np.testing.assert_array_equal(made.predict(there), like.predict(held))
+    assert made.rmse(there) == like.rmse(held)
+
+
+@pytest.mark.filterwarnings("ignore:.*rounds were not enough")
+def test_features_that_a_client_lacks_were_not_observed():
+    """The union sent a user with gaps to exact-gaps, and exact-gaps back to other data."""
+    some = [frames()[0].iloc[:, :9], frames()[1].iloc[:, 3:]]
+    gaps = [frame.mask(np.random.default_rng(0).uniform(size=frame.shape) < 0.1) for frame in some]
+    names = list(dict.fromkeys(name for frame in some for name in frame))
+    whole = [frame.reindex(columns=names) for frame in gaps]
+    found, like = (
+        FederatedNMF(3, method="exact-gaps", features=features, random_state=0, rounds=20).fit(clients)
+        for features, clients in (("union", gaps), ("same", whole))
+    )
+    np.testing.assert_array_equal(found.components_, like.components_)
+    np.testing.assert_array_equal(found.transform(gaps[1]), like.transform(whole[1]))
+    np.testing.assert_allclose(found.marker_scores_, like.marker_scores_)
+
+
 def test_markers_of_rows_without_names_are_asked_for_with_rows(model):
     bare = FederatedNMF(3, random_state=0).fit([X[SITES == site] for site in "abc"])
     with pytest.raises(CofactorError, match=r"markers: expected a fit of features with names, or rows to score"):

@@ -73,6 +73,8 @@ def by_group(groups: ArrayLike) -> dict[Hashable, Array]:
     """
     values = _labels(groups)
     try:
+        if any(value is None or (isinstance(value, float) and np.isnan(value)) for value in values.tolist()):
+            raise DataError("expected a label for every row, found rows without. Fill missing labels first.")
         names, index = np.unique(values, return_inverse=True)
     except TypeError as error:
         raise DataError(f"Labels must be of one type that sorts ({error}). Fill missing labels first.") from error

@@ -33,7 +33,7 @@ def is_frame(X: Any) -> bool:
     )
 
 
-def _of_arrow(X: Any) -> Any:
+def of_arrow(X: Any) -> Any:
     """Return a table of pyarrow as a data frame of pandas, and anything else as it is; nothing is imported for it."""
     return X.to_pandas() if type(X).__module__.partition(".")[0] == "pyarrow" and hasattr(X, "to_pandas") else X
 
@@ -60,7 +60,7 @@ def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
         return replace(_annotated(X, source, layer), source=source)
     if layer is not None:
         raise CofactorError(f"{source}: layer {layer!r} is for AnnData, found {type(X).__name__}.")
-    X = _of_arrow(X)
+    X = of_arrow(X)
     if isinstance(X, np.ma.MaskedArray):  # others would take what lies under the mask for data
         X = np.ma.filled(X.astype(np.result_type(X.dtype, np.float32)), np.nan)
     if not is_frame(X):

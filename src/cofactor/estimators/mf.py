@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from cofactor.data.tables import is_frame
+from cofactor.data.tables import is_frame, of_arrow
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.history import Round
 from cofactor.engines.loop import carrier, run
@@ -128,7 +128,8 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
     def fit(self, R: Any, y: Any = None, groups: Any = None) -> Self:
         """Fit to ratings: one client, which sums over its users before anything leaves.
 
-        They are CSR (users x items), a tuple (users, items, ratings), or a data frame with columns of these names.
+        They are CSR (users x items), a tuple (users, items, ratings), or a data frame (of pandas, polars or pyarrow)
+        with columns of these names.
 
         ``groups`` makes several clients, such as shops with their customers: one label per row of the matrix (of
         triples: per user, in the order of their names), or the name of a column of the data frame.
@@ -137,6 +138,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         kind = refuse(self.method, plan, self._options(), TAKES["FederatedMF"])
         check_takes(kind, self.method, "FederatedMF")
         engine = None if self.engine is None else carrier(self.engine, plan)
+        R = of_arrow(R)
         held = read(R, duplicates=self.duplicates, limits=self.rating_range)
         if held.matrix.nnz == 0:
             raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
@@ -189,7 +191,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if items is None:
-            users, items = triples(users, "user", "item")
+            users, items = triples(of_arrow(users), "user", "item")
         users, items = np.broadcast_arrays(names(users), names(items))
         codes = np.vstack([self.codes_, self.layout_.empty_codes(1, self.codes_.dtype)])
         factor = np.vstack([self.factor_.T, self.layout_.unknown_item(self.factor_)])
@@ -225,6 +227,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
     def _test(self, R: Any) -> tuple[Array, Array, Array]:
         """Return names of users and items, and ratings."""
         check_is_fitted(self)
+        R = of_arrow(R)
         if isinstance(R, tuple) or is_frame(R):
             users, items, values = triples(R)
             return names(users), names(items), np.asarray(values)

@@ -127,8 +127,7 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
 def in_blocks(config: Config, table: Table, place: Place) -> Inputs:
     """Cut one file into row and column blocks."""
     count = config.split or 1
-    names = [f"client-{j}" for j in range(count)] if config.split else file_names(config.inputs)
-    mine = place.own(count)
+    names, mine = [f"client-{j}" for j in range(count)] if config.split else file_names(config.inputs), place.own(count)
     data: list[Data] = [*blocks(table.X, count, mine)]
     return Inputs(names[mine], data, table.feature_names, [config.inputs[0]] * len(data))
 
@@ -179,9 +178,10 @@ def matched(config: Config, place: Place) -> Inputs:
     tables = [Table(np.zeros((0, m)), names, source=source) for names, m, source in heads]
     tables[own] = mine
     features, data, known = harmonise.merged(tables, config.features)  # type: ignore[arg-type]
-    names, sources = file_names(config.inputs)[own], list(config.inputs)[own]
     counts = [w for table in mine if (w := weighing.of_rows(table, config.row_weights)) is not None]
-    return Inputs(names, data[own], features, sources, known, rows=[t.row_names for t in mine], weights=counts)
+    known = None if config.kind == "gaps" else known  # to which features that a client lacks were not observed
+    names, sources, rows = file_names(config.inputs)[own], list(config.inputs)[own], [t.row_names for t in mine]
+    return Inputs(names, data[own], features, sources, known, rows=rows, weights=counts)
 
 
 def file_names(paths: Sequence[str]) -> list[str]:

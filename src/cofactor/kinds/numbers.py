@@ -11,6 +11,7 @@ from scipy import sparse
 
 from cofactor.kinds.kind import Score, of_one_row, root
 from cofactor.local import apart, arrays
+from cofactor.local.columns import SomeColumns
 from cofactor.local.stats import squares
 from cofactor.local.weighted import Weighted, cells
 from cofactor.methods.blocks import Blocks
@@ -54,7 +55,9 @@ class Gapped(NonNegative):
     compares: bool = False
 
     def check(self, X: Any, client: object = 0) -> Data:
-        """Refuse infinite and negative values, and weights of cells that are so, or NaN."""
+        """Refuse infinite and negative values, and weights of cells that are so, or NaN; what a client lacks is NaN."""
+        if isinstance(X, SomeColumns):
+            X = _over_all(X)
         if isinstance(X, Weighted):
             return Weighted(*(arrays.check(part, client=client) for part in (_observed(X), X.weight)))
         values = X.data if sparse.issparse(X) else X
@@ -78,6 +81,15 @@ class Gapped(NonNegative):
             rest = values - W[rows] @ H
             found += [np.sum(weight * rest**2), np.sum(weight * values**2), np.sum(np.broadcast_to(weight, rest.shape))]
         return found
+
+
+def _over_all(X: SomeColumns) -> Array:
+    """Return a matrix over all features: those that its client lacks were not observed."""
+    known = X.inner.load() if arrays.has_blocks(X.inner) else X.inner
+    known = known.toarray() if sparse.issparse(known) else np.asarray(known)
+    found = np.full(X.shape, np.nan, np.result_type(known.dtype, np.float32))
+    found[:, X.index] = known
+    return found
 
 
 def _observed(X: Weighted) -> Array:
