@@ -9,8 +9,8 @@ import numpy as np
 from cofactor.combine import summaries
 from cofactor.combine.barycenter import Barycenter
 from cofactor.combine.consensus import DENSITY
-from cofactor.combine.unions import DRAWN
 from cofactor.local.stats import normalize
+from cofactor.local.unions import DRAWN
 from cofactor.method import total
 from cofactor.types import Aggregator, Array, Message
 

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from cofactor.combine import unions
+from cofactor.combine.align import Lap
 from cofactor.combine.consensus import DENSITY, agree
-from cofactor.combine.unions import Descent, Stacked
-from cofactor.local.init import random_factor
+from cofactor.local import unions
 from cofactor.local.told import counted
+from cofactor.local.unions import Descent, Stacked
 from cofactor.types import Array, CofactorError
 
 ALONE = 100
@@ -74,14 +73,16 @@ def merge(summaries: Sequence[Summary], rank: int, *, seed: int = 0, restarts: i
 class Fitted(NamedTuple):
     """The factor of a union: H (k x m, rows at norm 1), codes C of the summaries (c x r x k), and how sure it is.
 
-    Where rows were drawn, codes are theirs; ``gram`` (k x k) is that of all codes. ``stability`` (k) is the worst
-    cosine of every component with its partners in other restarts that are as good. A consensus has instead how far the
-    cluster of each stands apart from the others (``silhouette``), and a ``clustergram``.
+    Where rows were drawn, codes are theirs; ``gram`` (k x k) is that of all codes, ``share`` (k) that of every
+    component in what they explain. ``stability`` (k) is the worst cosine of every component with its partners in other
+    restarts that are as good: 1 where there are none, NaN where nothing was compared. A consensus has instead how far
+    the cluster of each stands apart from the others (``silhouette``), and a ``clustergram``.
     """
 
     factor: Array
     codes: Array
     gram: Array
+    share: Array
     stability: Array
     silhouette: Array | None = None
     clustergram: Array | None = None
@@ -92,7 +93,7 @@ def fit(
 ) -> tuple[Array, Array]:
     """Minimize ``sum_j tr((H_j - C_j H)^T G_j (H_j - C_j H))`` over C_j, H >= 0; return (H, stacked C).
 
-    Restarts are halved as they go (:mod:`cofactor.combine.unions`); the best goes on for up to ``iterations``.
+    Restarts are halved as they go (:mod:`cofactor.local.unions`); the best goes on for up to ``iterations``.
     """
     found = search(summaries, rank, seed=seed, restarts=restarts, iterations=iterations)
     return found.factor, found.codes
@@ -105,22 +106,18 @@ def search(
 
     With ``drawn`` the last steps are on so many rows for each component of a summary, with codes of the same gram:
     codes that :func:`fit` keeps to the cone of the client's own are free there, and H ends closer to the pooled one.
-    What the summaries miss of the data counts as loss too: ``|X_j|^2`` less what a summary explains. A union of no more
-    components than the rank is its own factor.
+    What the summaries miss of the data counts as loss too: ``|X_j|^2`` less what a summary explains.
     """
     union = stacked(summaries)
-    alive = union.alive
-    if len(alive) <= rank:
-        H = np.vstack(
-            [union.rows[alive], random_factor(rank - len(alive), union.rows.shape[1], np.random.default_rng(seed))]
-        )
-        C = np.zeros((len(union.rows), rank))
-        C[alive, np.arange(len(alive))] = 1.0
-        kept = Descent(union, H, C.reshape(*union.factors.shape[:2], rank))
-        return Fitted(H, kept.C, kept.gram(), np.full(rank, np.nan))
-    with threadpool_limits(1, "blas"):
-        best, sure = unions.search(union, rank, seed=seed, restarts=restarts, iterations=iterations, drawn=drawn)
-    return Fitted(best.factor(), best.scaled(), best.gram(), sure)
+    found = unions.search(union, rank, seed=seed, restarts=restarts, iterations=iterations, drawn=drawn)
+    return Fitted(*found[:4], _agreement(found.runs) if found.runs else np.full(rank, np.nan))
+
+
+def _agreement(runs: Sequence[Array]) -> Array:
+    """Return the worst cosine of every component of the first run with its partners in the others, one each (k)."""
+    H, *others = runs
+    found = [np.clip(np.einsum("km,km->k", H, Lap()(H, other) @ other), 0, 1) for other in others]
+    return np.min([np.ones(len(H)), *found], axis=0)
 
 
 def agreed(
@@ -144,7 +141,7 @@ def agreed(
     descent.advance(REFITTED)
     known = np.full(rank, np.nan)
     apart = found.silhouette if len(union.alive) > rank else known
-    return Fitted(descent.factor(), descent.scaled(), descent.gram(), known, apart, found.clustergram)
+    return Fitted(*descent.found()[:4], known, apart, found.clustergram)
 
 
 def loss(summaries: Sequence[Summary], H: Array) -> float:

@@ -9,10 +9,10 @@ import numpy as np
 
 from cofactor.combine import summaries
 from cofactor.combine.summaries import Summary
-from cofactor.combine.unions import Descent
 from cofactor.local import arrays, devices
 from cofactor.local.half_steps import nearly
 from cofactor.local.stats import for_codes, for_factor, gain, normalize
+from cofactor.local.unions import Descent
 from cofactor.local.updates import HALS
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed

@@ -12,7 +12,6 @@ import numpy as np
 from cofactor.combine.align import mean_drift
 from cofactor.local import arrays
 from cofactor.local.space import NonNegative, Space
-from cofactor.local.stats import shares
 from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
 from cofactor.methods.refusals import no_private
@@ -146,9 +145,8 @@ class Summarized(Wrapped):
         found = self.method.aggregator.search(messages)
         if found is None:
             return self.method.aggregate(shared, messages, t)
-        share = shares(found.gram, found.factor)
-        order = np.argsort(-share, kind="stable")
-        known = {"share": share, "stability": found.stability, "silhouette": found.silhouette}
+        order = np.argsort(-found.share, kind="stable")
+        known = {"share": found.share, "stability": found.stability, "silhouette": found.silhouette}
         memory = {name: a[order] for name, a in known.items() if a is not None}
         if found.clustergram is not None:
             memory["clustergram"] = found.clustergram

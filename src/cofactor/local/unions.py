@@ -11,14 +11,15 @@ non-negative ones with that gram.
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from cofactor.combine.align import Lap
 from cofactor.local.init import random_factor
 from cofactor.local.kernels import cpu
-from cofactor.local.stats import normalize
+from cofactor.local.stats import normalize, shares
 from cofactor.local.threads import each
 from cofactor.local.updates import HALS
 from cofactor.types import Array, Stats
@@ -94,6 +95,20 @@ class Stacked:
         return Stats(C.reshape(-1, k).T @ GC, self.rows.T @ GC)
 
 
+class Found(NamedTuple):
+    """The factor of a union: H (k x m, rows at norm 1), codes C (c x r x k) for it, and the ``gram`` (k x k) of all.
+
+    ``share`` (k) is that of every component in what they explain. ``runs`` are the factors, rows at norm 1, of the
+    restart that went on and of those that lose hardly more; none where nothing was compared.
+    """
+
+    factor: Array
+    codes: Array
+    gram: Array
+    share: Array
+    runs: Sequence[Array] = ()
+
+
 class Descent:
     """Alternating coordinate descent on ``sum_j tr((H_j - C_j H)^T G_j (H_j - C_j H))``, C_j, H >= 0."""
 
@@ -131,61 +146,50 @@ class Descent:
         return Descent(rows, self.H, V @ self.C)
 
     def summarized(self) -> Stacked:
-        """Return the summary of what it has found: factor H with rows at norm 1, gram ``sum_j C_j^T G_j C_j``."""
-        return Stacked(self.factor()[None], self.gram()[None], self.union.rest + max(self.loss, 0.0))
+        """Return the summary of what it has found: its factor and gram."""
+        found = self.found()
+        return Stacked(found.factor[None], found.gram[None], self.union.rest + max(self.loss, 0.0))
 
-    def factor(self) -> Array:
-        """Return H with rows at norm 1."""
-        return normalize(self.H)
-
-    def scaled(self) -> Array:
-        """Return the codes for that factor."""
-        return self.C * np.linalg.norm(self.H, axis=1)
-
-    def gram(self) -> Array:
-        """Return that of all codes (k x k)."""
-        C = self.scaled()
-        return C.reshape(-1, C.shape[2]).T @ (self.union.grams @ C).reshape(-1, C.shape[2])
+    def found(self, runs: Sequence[Array] = ()) -> Found:
+        """Return the factor with rows at norm 1, and codes ``sum_j C_j^T G_j C_j`` for it."""
+        H, C = normalize(self.H), self.C * np.linalg.norm(self.H, axis=1)
+        gram = C.reshape(-1, C.shape[2]).T @ (self.union.grams @ C).reshape(-1, C.shape[2])
+        return Found(H, C, gram, shares(gram, H), runs)
 
 
-def search(
-    union: Stacked, rank: int, *, seed: int, restarts: int, iterations: int, drawn: int = 0
-) -> tuple[Descent, Array]:
-    """Return the best descent, after up to ``iterations`` on all columns, and how sure each of its components is (k).
+def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: int, drawn: int = 0) -> Found:
+    """Return the best descent, after up to ``iterations`` on all columns, and the restarts that are as good.
 
-    A few more follow on ``drawn`` rows for each component of a summary; 0 keeps to codes ``W_j C`` with C >= 0.
-
-    A component is as sure as the worst cosine to its partners in the finalists that are as good: 1 where there are
-    none, NaN where nothing was compared.
+    A few more follow on ``drawn`` rows for each component of a summary; 0 keeps to codes ``W_j C`` with C >= 0. A union
+    of no more components than the rank is its own factor.
     """
-    rng = np.random.default_rng(seed)
-    wide = union.rows.shape[1] > 2 * WIDE
-    index = union.widest(WIDE) if wide else np.arange(union.rows.shape[1])
-    seen = union.columns(index) if wide else union
-    reduced = _reduced(seen, rank, rng)
-    found = _advanced(_finalists(reduced, rank, rng, restarts), SETTLING)
-    whole = found if reduced is seen else [Descent(seen, run.H).advance(2 * SHORT) for run in found[:LAST]]
-    first = int(np.argmin([run.loss for run in whole]))
-    sure = _agreement([found[first], *found[:first], *found[first + 1 :]])
-    best = whole[first].spread(union, index) if wide else whole[first]
-    best.settled = False
-    best.advance(iterations)
-    return best.freed(drawn, rng).advance(FREE) if drawn else best, sure
+    rng, m, alive = np.random.default_rng(seed), union.rows.shape[1], union.alive
+    if len(alive) <= rank:
+        H = np.vstack([union.rows[alive], random_factor(rank - len(alive), m, rng)])
+        C = np.zeros((len(union.rows), rank))
+        C[alive, np.arange(len(alive))] = 1.0
+        kept = Descent(union, H, C.reshape(*union.factors.shape[:2], rank))
+        return kept.found()._replace(factor=H, codes=kept.C)
+    with threadpool_limits(1, "blas"):
+        wide = m > 2 * WIDE
+        index = union.widest(WIDE) if wide else np.arange(m)
+        seen = union.columns(index) if wide else union
+        reduced = _reduced(seen, rank, rng)
+        found = _advanced(_finalists(reduced, rank, rng, restarts), SETTLING)
+        whole = found if reduced is seen else [Descent(seen, run.H).advance(2 * SHORT) for run in found[:LAST]]
+        first = int(np.argmin([run.loss for run in whole]))
+        runs = _as_good([found[first], *found[:first], *found[first + 1 :]])
+        best = whole[first].spread(union, index) if wide else whole[first]
+        best.settled = False
+        best.advance(iterations)
+        return (best.freed(drawn, rng).advance(FREE) if drawn else best).found(runs)
 
 
-def _agreement(found: list[Descent]) -> Array:
-    """Return the worst matched cosine of every component of the first with those that lose hardly more."""
-    best, *others = found
-    if not others:
-        return np.full(len(best.H), np.nan)
+def _as_good(found: list[Descent]) -> list[Array]:
+    """Return the factors of the first and of those that lose hardly more; none where there are no others."""
+    best = found[0]
     most = best.loss + HAIR * (best.loss + best.union.rest)
-    return np.min([np.ones(len(best.H)), *(cosines(best.H, run.H) for run in others if run.loss <= most)], axis=0)
-
-
-def cosines(H: Array, other: Array) -> Array:
-    """Cosine of every row of H (k x m) with its partner in another factor, one partner each (k)."""
-    A, B = normalize(H), normalize(other)
-    return np.clip(np.einsum("km,km->k", A, Lap()(A, B) @ B), 0, 1)
+    return [normalize(run.H) for run in found if run is best or run.loss <= most] if len(found) > 1 else []
 
 
 def _reduced(union: Stacked, rank: int, rng: np.random.Generator) -> Stacked:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from cofactor.combine import summaries
-from cofactor.combine.unions import Descent, Stacked
 from cofactor.local.refit import refit
 from cofactor.local.stats import squares
+from cofactor.local.unions import Descent, Stacked
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 
