@@ -55,9 +55,6 @@ class Preparation:
                 raise CofactorError(f"prepare: expected steps ({known}) or their text, found {step!r}.")
         return cls(steps)
 
-    def __bool__(self) -> bool:
-        return bool(self.steps)
-
     @property
     def text(self) -> str:
         """The steps as they are written on the command line."""
@@ -85,7 +82,7 @@ class Preparation:
 
     def check_gaps(self) -> None:
         """Refuse steps where cells were not observed: they would take NaN for numbers."""
-        if self:
+        if self.steps:
             raise CofactorError(
                 f"prepare: expected none where cells, NaN, were not observed, found {self.text}; do such steps before "
                 "the fit, on the cells that were."
@@ -134,7 +131,7 @@ class Preparation:
 
     def arrays(self) -> dict[str, Array]:
         """Return all that a reader needs to repeat it, as arrays; nothing where there are no steps."""
-        if not self:
+        if not self.steps:
             return {}
         known = {
             f"{TEXT}.{i}.{f.name}": value
@@ -219,13 +216,13 @@ def hint(X: Data, preparation: Preparation, method: Any = None) -> str:
     if not values.size:
         return ""
     whole = bool(np.all(values == np.round(values)))
-    if not preparation and whole and values.max() >= COUNTS and zeros >= EMPTY:
+    if not preparation.steps and whole and values.max() >= COUNTS and zeros >= EMPTY:
         return (
             f"the values look like raw counts (whole numbers up to {values.max():g}, {zeros:.0%} zeros), of which rows "
             "with many counts decide alone. prepare='library,log1p' (cells) or prepare='tfidf' (documents) is usual; "
             "beta_loss='kullback-leibler' (--method exact-beta) is a loss for counts as they are."
         )
-    first = preparation.steps[0] if preparation else None
+    first = preparation.steps[0] if preparation.steps else None
     if isinstance(first, LibrarySize) and not whole:
         return (
             "prepare: library expects counts, and the values are no whole numbers: were they normalized, or "

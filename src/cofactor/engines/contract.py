@@ -12,7 +12,7 @@ import numpy as np
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.history import Round
 from cofactor.engines.team import Team
-from cofactor.local.placed import Placed, to_host
+from cofactor.local.placed import Placed
 from cofactor.method import SERVER, Method, fits
 from cofactor.plan import Plan, Stream
 from cofactor.types import Array, ClientError, Data, Message, Shared
@@ -117,7 +117,7 @@ def weight(codes: Array) -> Array:
     size = np.abs(codes)
     largest = size.max(axis=0) if len(size) else np.zeros(codes.shape[1], codes.dtype)
     scaled = size / np.where(largest > 0, largest, 1)
-    return np.stack([to_host(largest), to_host((scaled * scaled).sum(axis=0))]).astype(np.float64)
+    return np.asarray(np.stack([largest, (scaled * scaled).sum(axis=0)]), np.float64)  # here, if it was on a device
 
 
 def used_by(parts: Iterable[Array | None]) -> Array | None:

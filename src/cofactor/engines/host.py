@@ -39,6 +39,7 @@ class _Unit:
 
     members: Array
     data: Data
+    where: str = "memory"
     owner: Array | None = None
     local: Local | None = None
 
@@ -61,9 +62,11 @@ class Host:
         pool: ThreadPoolExecutor | None = None,
         stacks: bool = True,
     ) -> None:
-        self.method, self.seed, self.first, self.pool = method, seed, first, pool
+        self.method, self.seed, self.first = method, seed, first
         self.traits, self.count = method.traits, len(data)
-        self.units = [_Unit(np.array([j]), X) for j, X in enumerate(data, first)]
+        self.units = [_Unit(np.array([j]), X, arrays.where(X)) for j, X in enumerate(data, first)]
+        self.placed = any(unit.where == "device" for unit in self.units)
+        self.pool = None if self.placed else pool  # one queue of work is all that a device has
         self.stage, self.unstacked = -1, stacks
         self.open = stacks and self.traits.allowance is None
         self.own: dict[int, tuple[Array, Array]] = {}
@@ -113,7 +116,7 @@ class Host:
                 here = np.flatnonzero(chosen[unit.owner])
                 part = Local(part.codes[here], {n: a[here] for n, a in part.memory.items()})
                 X = arrays.rows(X, here)
-            if arrays.has_blocks(X) and adds_up(self.traits, t) and self.traits.allowance is None:
+            if unit.where == "disk" and adds_up(self.traits, t) and self.traits.allowance is None:
                 part, message = self._step_blocks(X, shared, part, t, j)
             else:
                 part, message = self.method.step(X, shared, part, t, self._draws(j, t))
@@ -190,12 +193,13 @@ class Host:
         if not (self.unstacked and adds_up(self.traits, t)):
             return False
         self.unstacked = False
-        whole = arrays.go_together([u.data for u in self.units])
+        whole = self.placed and arrays.go_together([u.data for u in self.units])
         tiny = [u for u in self.units if whole or u.data.shape[0] <= TINY_ROWS]
         if len(tiny) < 2:
             return False
         owner = np.concatenate([np.full(u.data.shape[0], u.first) for u in tiny])
-        batch = _Unit(np.concatenate([u.members for u in tiny]), arrays.stack([u.data for u in tiny]), owner)
+        stacked = arrays.stack([u.data for u in tiny])
+        batch = _Unit(np.concatenate([u.members for u in tiny]), stacked, arrays.where(stacked), owner)
         rest = [] if whole else [u for u in self.units if u.data.shape[0] > TINY_ROWS]
         self.units = sorted([*rest, batch], key=lambda u: u.first)
         return True

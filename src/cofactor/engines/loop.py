@@ -20,12 +20,10 @@ from cofactor.engines.inline import Inline
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import ALONE, SURE, Over, in_order
 from cofactor.local import devices
-from cofactor.local.placed import to_host
 from cofactor.method import SERVER, Method
 from cofactor.methods.build import rank_of
 from cofactor.plan import ByShare, Plan, Stream
-from cofactor.privacy.accountant import Cost
-from cofactor.privacy.charges import Charges
+from cofactor.privacy.charges import Charges, Costs
 from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared
 
 
@@ -206,7 +204,7 @@ def _streamed(
 
 def _told(found: Run, used: Array | None, *, absent: Iterable[int], undrawn: Iterable[int] = ()) -> Run:
     """Return a run with clients that had no part, and components that are zeros, of no row or of one, or unsure."""
-    factor, codes = to_host(found.factor), list(map(to_host, found.codes))
+    factor, codes = np.asarray(found.factor), [np.asarray(W) for W in found.codes]  # which may be on a device
     alive = np.asarray(factor.any(axis=1))
     if used is not None and used.shape[1] != len(alive):  # ratings have rows of the factor that are no components
         used = None
@@ -255,7 +253,7 @@ def _drawing(plan: Plan, Xs: Sequence[Data]) -> Callable[[int, int], Drawn]:
 
 
 def _round(
-    session: Session, shared: Shared, t: int, *, drawn: Drawn, watch: Watch | None, costs: dict[str, Cost] | None
+    session: Session, shared: Shared, t: int, *, drawn: Drawn, watch: Watch | None, costs: Costs | None
 ) -> tuple[Shared, Round, Array]:
     begin, (participants, counts) = time.perf_counter(), drawn
     answers = session.round(shared._replace(memory={}), t, participants)  # which stays at the server

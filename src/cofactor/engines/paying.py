@@ -8,7 +8,7 @@ repeated. A ledger over runs (``Privacy(ledger=...)``) is held alone for the who
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from cofactor.files import held
 from cofactor.method import Method
 from cofactor.plan import Plan
 from cofactor.privacy import account
-from cofactor.privacy.accountant import Cost, Ledger, spend
+from cofactor.privacy.accountant import Ledger, spend
 from cofactor.privacy.allowance import WHOLE
 from cofactor.privacy.charges import Beside, Charges, Costs, same
 from cofactor.privacy.errors import LedgerError, PrivacyError, ReleasedError
@@ -64,7 +64,7 @@ def check_repeat(method: Method, t: int) -> None:
         )
 
 
-def check_paid(message: Message, declared: Mapping[str, Cost], *, client: int, t: int) -> None:
+def check_paid(message: Message, declared: Costs, *, client: int, t: int) -> None:
     """Refuse a message that has not paid what the allowance says."""
     paid = {name: release.cost for name, release in message.cost.items()}
     if paid != declared:
@@ -128,6 +128,7 @@ class Till:
     def __init__(self, allowance: Any, session: Session, team: Team, charges: Charges | None) -> None:
         self.allowance, self.session, self.team, self.charges = allowance, session, team, charges
         self.run = uuid.uuid4().hex
+        self.costs: list[Costs] = []
 
     def hold_charges(self, stack: ExitStack, checkpoint: Checkpoint) -> None:
         """Process 0: hold what lies beside the checkpoint."""
@@ -144,7 +145,7 @@ class Till:
         if self.allowance is None:
             return None
         plan.check_budget(self.session.method, self.session.n_clients)
-        costs = [self.allowance.costs(t) for t in range(limit)]
+        costs = self.costs = [self.allowance.costs(t) for t in range(limit)]
         if self.charges is not None:
             self._check_charged(self.charges.charged(), done, costs)
             self.run = self.charges.run
@@ -196,13 +197,11 @@ class Till:
             except Rebuilt:
                 continue
 
-    def charge(
-        self, ledger: Ledger | None, t: int, participants: Array
-    ) -> tuple[Ledger | None, dict[str, Cost] | None]:
+    def charge(self, ledger: Ledger | None, t: int, participants: Array) -> tuple[Ledger | None, Costs | None]:
         """Write down what round t may release; nothing leaves before that is on disk. Return what is paid, and for."""
         if ledger is None:
             return None, None
-        costs: dict[str, Cost] = self.allowance.costs(t)
+        costs = self.costs[t]
         ledger = ledger.charge(*costs.values())
         if self.allowance.privacy.ledger is not None:
             with self.team.guard("the ledger"):

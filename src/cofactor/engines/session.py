@@ -18,7 +18,7 @@ from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watc
 from cofactor.engines.history import Round, adds_up
 from cofactor.engines.host import Host
 from cofactor.engines.team import ProcessError, Team, most
-from cofactor.local import arrays, devices
+from cofactor.local import devices
 from cofactor.local.threads import lend
 from cofactor.method import Method, total
 from cofactor.plan import Plan, Stream
@@ -46,8 +46,7 @@ def opened(
             Xs = devices.place_all(Xs, device, method.traits.kind, private=private)
         held = agree(team, method, Xs, empty=plan.stream is not None)
         threads = workers or team.threads()
-        placed = any(arrays.is_placed(X) for X in held.data)  # one queue of work is all that a device has
-        count = 1 if plan.stream or placed else min(threads, len(held.data))
+        count = 1 if plan.stream else min(threads, len(held.data))
         with _blas(team, threads, len(held.data)), _pool(count) as pool, lend(min(threads, most())):
             host = Host(method, held.data, plan.seed, first=held.first, pool=pool, stacks=not plan.secure)
             yield TeamSession(team, host, held)
@@ -98,7 +97,7 @@ def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False
                 f"process {process}: client {sum(counts[:process])}: expected {features} features like client 0, "
                 f"found {form[0][0]}; give every client the same columns in the same order."
             )
-    dtype = kinds.common(method, (dtype for form in forms for _, dtype in form))
+    dtype = kinds.common(method, [dtype for form in forms for _, dtype in form])
     same = all(X.dtype == dtype for X in data)
     return Held(data if same else kinds.as_dtype(data, dtype), first, n_clients, features)
 

@@ -146,7 +146,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             refuse_shown(self.features, groups=groups)
         came, X = X, devices.settled(X, here=plan.privacy is not None)
         held = self._held(X, groups, plan, preparation)
-        preparation, whole = self._prepared(preparation, held, plan, engine, chosen)
+        preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)
         start = given.start(held, whole)
         data = given.weigh(held, whole)
         facts = clients.facts(data, plan)
@@ -162,7 +162,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
         codes = [] if clients.is_elsewhere(formed) else outcome.codes
         found = outcome.findings if work else measure.here(kind, method, formed, codes, outcome.factor)
-        lacking(outcome, kind, found, held.names, preparation.names(held.features))
+        lacking(outcome, kind, found, held.names, left)
         self._made, self._preparation, self._chosen = method, preparation, (chosen, options)
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
         if given.weight is not None and given.cells is None:  # codes of the rows themselves; those of others stay there
@@ -175,7 +175,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         self.ledger_, self.epsilon_ = outcome.ledger, outcome.epsilon
         self.n_features_in_ = held.width or self.components_.shape[1]
         self._column = groups if isinstance(groups, str) else None
-        self.features_ = preparation.names(held.features)
+        self.features_ = left
         if held.features is not None:
             self.feature_names_in_ = np.array(held.features, dtype=object)
         name_ending(outcome, held.names, kind)
@@ -202,28 +202,28 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             if self.prepare is not None:
                 raise CofactorError("prepare: expected None for data on workers; prepare them there.")
             return clients.left_there(X, plan, groups)
-        many, empty = clients.is_many(X), self._budget is not None
+        many, empty = clients.is_many(X), plan.privacy is not None
         shape = SHAPE_ONLY | {"ensure_min_samples": int(not empty)}
 
         def convert(x: Any, client: Any) -> Data:
             return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **shape), client)
 
-        kind = steps.takes if steps else self._kind
+        kind = steps.takes if steps.steps else self._kind
         how: Any = {"kind": kind, "features": self.features, "layer": self.layer, "empty": empty}
         return clients.split(X, groups, convert=convert, **how)
 
     def _prepared(
         self, preparation: Preparation, held: clients.Clients, plan: Plan, engine: Engine | None, chosen: str | Method
-    ) -> tuple[Preparation, list[Data]]:
-        """Carry out the preparation over all clients; counts that look unprepared get a hint."""
+    ) -> tuple[Preparation, list[Data], list[str] | None]:
+        """Carry it out over all clients; return it, data and names after it. Counts that look unprepared get a hint."""
         looked = held.features is not None and plan.privacy is None and self._kind.compares
         if looked and (said := hint(held.data[0], preparation, chosen)):
             warnings.warn(said, UserWarning, stacklevel=4)
         if not preparation.steps:
-            return preparation, held.data
+            return preparation, held.data, held.features
         made, data = preparation.settle(held.data, held.width or 0, partial(totals, engine=engine, secure=plan.secure))
-        private = plan.privacy is not None
-        return made, kinds.check(self._kind, data, features=made.names(held.features), private=private)
+        private, left = plan.privacy is not None, made.names(held.features)
+        return made, kinds.check(self._kind, data, features=left, private=private), left
 
     def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
         """Add what only this estimator finds out once it is fitted, while the data are here."""
@@ -278,7 +278,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             X = onto(replace(table, X=X), known, lacking=lacking, others=others)
         else:
             X = self._convert(validate_data(self, table.X, reset=False, dtype=self._dtype, **SHAPE_ONLY), client)
-        if not self._preparation:
+        if not self._preparation.steps:
             return kinds.check_one(self._kind, X, client, known or None)
         raw = kinds.check_one(self._preparation.takes, X, client, known or None)
         return kinds.check_one(self._kind, self._preparation(raw), client, self.features_)

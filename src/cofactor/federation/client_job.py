@@ -206,7 +206,7 @@ class ClientJob:
     def _checked(self, X: Data) -> Data:
         """Check what a preparation has left, as data of the method."""
         config = self._known[0].config
-        if not config.preparation:
+        if not config.preparation.steps:
             return X
         try:
             if isinstance(X, SomeColumns):
@@ -270,7 +270,7 @@ class ClientJob:
         names, columns, steps = table.feature_names, self.columns, terms.config.preparation
         here = names is not None and columns is not None and terms.config.features != "union"
         own = [names[i] for i in columns] if here and names is not None and columns is not None else None
-        if not steps:
+        if not steps.steps:
             return own, {}
         made = Preparation.from_arrays({"prepare": np.array(steps.text), **known})
         return None if own is None else made.names(own), preparing.learned(made, own, width)

@@ -90,7 +90,7 @@ def shows(kind: Kind, findings: Sequence[Finding], outcome: Run, *, secure: bool
     k = len(outcome.factor)
     texts = [kind.alone(outcome.single)] if outcome.single else []
     small = [] if secure else [found.client for found in findings if found.rows <= k]
-    return texts + [BARE.format(k=k, clients=few(small, FEW))] * bool(small)
+    return [*texts, BARE.format(k=k, clients=few(small, FEW))] if small else texts
 
 
 def evaluation(

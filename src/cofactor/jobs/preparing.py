@@ -38,7 +38,7 @@ def prepare(config: Config, inputs: Inputs, place: Place, known: Mapping[str, Ar
     """Carry out the steps of a configuration; ``known`` is what they have learned in a run that is resumed."""
     steps = config.preparation
     said = "" if config.privacy is not None or place.remote else _hint(config, inputs, steps)
-    if not steps:
+    if not steps.steps:
         return weighed(config, inputs), Prepared(hint=said)
     data: list[Data] = inputs.data
     if not place.remote:

@@ -6,7 +6,7 @@ one is named. Nothing above it asks for a flag.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,7 @@ def alike(data: Sequence[Data], *, first: int = 0) -> Checked:
     return as_dtype(data, np.result_type(*(X.dtype for X in data)))
 
 
-def common(method: Method, dtypes: Iterable[Any]) -> np.dtype[Any]:
+def common(method: Method, dtypes: Sequence[Any]) -> np.dtype[Any]:
     """Return the dtype in which all clients step: the widest of theirs; in a private run on numbers double precision.
 
     There nothing may depend on what one of them holds, and no row is too large for it.

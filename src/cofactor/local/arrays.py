@@ -51,9 +51,11 @@ def contiguous(a: Array) -> Array:
     return a if isinstance(a, Placed) else np.ascontiguousarray(a)
 
 
-def has_blocks(X: Data) -> bool:
-    """Whether X is read a block of rows at a time, by ``X.blocks()``."""
-    return is_held(X) and hasattr(X, "blocks") and not is_placed(X)
+def where(X: Data) -> str:
+    """Return where the rows of X are: on a "device", on "disk" (``X.blocks()`` reads them), or in "memory"."""
+    if is_placed(X):
+        return "device"
+    return "disk" if is_held(X) and hasattr(X, "blocks") else "memory"
 
 
 def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
