@@ -18,7 +18,7 @@ from cofactor.cli.console import Console
 from cofactor.cli.interrupts import AGAIN, leave, telling
 from cofactor.cli.progress import Progress, announcer
 from cofactor.data.formats.codes import write_codes
-from cofactor.engines.team import launched, speaks
+from cofactor.engines.team import speaks
 from cofactor.files import atomic
 from cofactor.jobs import config as configs
 from cofactor.jobs import job as jobs
@@ -56,11 +56,6 @@ def fit(
             "--min-clients: expected with --engine flare, found another engine, whose clients all answer."
         )
     config = _config(given, config_file)
-    if config.engine != "mpi" and launched() > 1:
-        raise CofactorError(
-            f"--engine {config.engine}: expected one process, found {launched()}, each with the whole fit to do; "
-            "add --engine mpi."
-        )
     with interrupted(out), Progress(quiet=quiet or as_json or not speaks()) as progress:
         folder = jobs.fit(config, out, callbacks=[progress], announce=announcer(progress))
     if speaks():

@@ -70,6 +70,16 @@ def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
     return Table(X, names, _index(X), source=source)
 
 
+def from_file(path: str, *, distinct: bool = True, **how: Any) -> Table:
+    """Read a file whose columns are features, as :func:`load.read` does; they have ``distinct`` names, if any."""
+    if load.are_ratings(path):
+        raise CofactorError(f"{path}: expected features in columns, found lines of user,item,rating; add --ratings.")
+    table = load.read(path, **how)
+    if distinct:
+        check_distinct(table)
+    return table
+
+
 def as_tables(Xs: Sequence[Any], *, layer: str | None = None) -> list[Table]:
     """Return what clients hold as tables whose features have distinct names."""
     tables = [as_table(X, f"client {j}", layer=layer) for j, X in enumerate(Xs)]

@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import Any
 
 from cofactor.engines.contract import Engine
-from cofactor.types import unknown
+from cofactor.engines.team import launched
+from cofactor.types import CofactorError, unknown
 
 _HOMES = {
     "inline": ("cofactor.engines.inline", "Inline"),
@@ -19,8 +20,12 @@ NAMES = tuple(_HOMES)
 
 
 def named(name: str, **settings: Any) -> Engine:
-    """Return an engine by its name, with its settings."""
+    """Return an engine by its name, with its settings; only that of MPI is for a process that has others beside it."""
     if name not in _HOMES:
         raise unknown("engine", name, NAMES)
+    if name != "mpi" and (count := launched()) > 1:
+        raise CofactorError(
+            f"--engine {name}: expected one process, found {count}, each with the whole fit to do; add --engine mpi."
+        )
     module, engine = _HOMES[name]
     return getattr(import_module(module), engine)(**settings)

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from cofactor.data import harmonise, load, partition, ratings_split
 from cofactor.data.formats.table import Table
-from cofactor.data.tables import check_distinct
+from cofactor.data.tables import from_file
 from cofactor.engines.team import ProcessError, text_of
 from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
@@ -108,19 +108,16 @@ def _chosen(config: Config, table: Table | None) -> Config:
 
 def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table:
     """Read one file of a configuration; ``opens`` leaves formats that can be read in parts on disk."""
-    if load.are_ratings(path):
-        raise CofactorError(f"{path}: expected features in columns, found lines of user,item,rating; add --ratings.")
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
     columns = [name for name in (config.group_by, config.label, config.row_weights, *config.left_out) if name]
     text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
     named = text or path.lower().endswith(".parquet")
     partly = opens if named or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
     obs, guesses = columns if named else (), config.privacy is None
-    table = load.read(path, layer=config.layer, obs=obs, blocks=partly, guesses=guesses)
+    how: Any = {"layer": config.layer, "obs": obs, "blocks": partly, "guesses": guesses}
+    table = from_file(path, distinct=config.features != "position", **how)
     if config.cell_weights is not None:
         table = weighing.of_cells(table, config.cell_weights)
-    if config.features != "position":
-        check_distinct(table)
     return table if named or not config.left_out else harmonise.without(table, config.left_out)
 
 

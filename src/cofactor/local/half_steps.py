@@ -12,12 +12,15 @@ from cofactor.local.kernels import descent
 from cofactor.local.penalties import Penalties
 from cofactor.local.stats import for_codes, gain
 from cofactor.local.updates import HALS
-from cofactor.types import Array, Data, Stats, Update
+from cofactor.types import Array, Data, Local, Stats, Update
 
 FIRST_SWEEPS = 10
 """Of the first codes: beside the two products they cost little, and save rounds."""
 NEGLIGIBLE = 1e-14
 """Share of the energy ``|W_l|^2 |H_l|^2`` of the strongest component under which one counts as vanished."""
+
+
+TINY = np.finfo(np.float64).tiny
 
 
 class Improved(NamedTuple):
@@ -27,6 +30,20 @@ class Improved(NamedTuple):
     gram: Array
     cross: Array
     price: float
+
+
+class Renewed(NamedTuple):
+    """A new factor H (k x m), ``gain = 1/2 |W H|^2 - <X, W H>``, and the ``share`` of every component in it (k)."""
+
+    factor: Array
+    gain: float
+    share: Array
+
+
+def unseen(data: Data, rank: int) -> Local:
+    """Return the state of a client whose rows have no codes yet; all arrays have one entry for each of them."""
+    codes, n = arrays.zeros((data.shape[0], rank), data), data.shape[0]
+    return Local(codes, {"square": arrays.row_squares(data), "fresh": np.ones(n, bool), "before": codes})
 
 
 def improve_codes(
@@ -73,18 +90,21 @@ def improve_factor(
     previous: Array,
     penalties: Penalties,
     rows: float,
-) -> tuple[Array, float]:
-    """Improve the factor F = H^T (m x k) for statistics of ``rows`` rows; return it with ``1/2 |W H|^2 - <X, W H>``.
+) -> Renewed:
+    """Improve the factor F = H^T (m x k) for statistics of ``rows`` rows.
 
-    ``parts`` are features and their statistics: those of one part share a gram.
+    ``parts`` are features and their statistics: those of one part share a gram. Shares are of the data that components
+    explain, ``<W_l H_l, X>`` of the sum: for an H that is optimal that of ``|W H|^2``.
     """
-    new, gained = np.empty_like(F), 0.0
+    new, gained, explained = np.empty_like(F), 0.0, 0.0
     for part, stats in parts:
         priced = penalties.for_factor(stats, rows)
         living = priced if any(penalties.factor) else _alive(priced, F[part])  # what costs may as well go
         new[part] = update(F[part], living, t, previous[part])
         gained += gain(priced, new[part])
-    return new, gained
+        explained = explained + np.einsum("mk,mk->k", stats.cross, new[part])
+    explained = np.maximum(explained, 0)
+    return Renewed(arrays.contiguous(new.T), gained, explained / np.maximum(explained.sum(), TINY))
 
 
 def _first_codes(codes: Array, stats: Stats, fresh: Array, penalties: Penalties) -> Array:

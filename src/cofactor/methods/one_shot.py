@@ -24,6 +24,19 @@ ROWS_PER_COMPONENT = 2
 """A client factorizes at a rank of at most half its rows: with more components than that, H_j is its rows."""
 
 
+def padded(
+    factorize: Factorizer, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None
+) -> tuple[Array, Array]:
+    """Return (W, H) of a client alone, padded with zeros where it has too few rows for the rank."""
+    n, m = X.shape
+    W, H = arrays.zeros((n, rank), X), arrays.zeros((rank, m), X)
+    r = min(rank, n // ROWS_PER_COMPONENT, m)
+    if r > 0:
+        W[:, :r], H[:r] = factorize(X, r, rng, None if start is None else start[:r])
+        H[~W.any(axis=0)] = 0
+    return W, H
+
+
 @dataclass(frozen=True)
 class OneShot:
     """Clients run ``factorize`` alone; the server merges their factors with ``aggregator``.
@@ -86,21 +99,12 @@ class OneShot:
         if "factor" in local.memory:
             W, H = local.memory["own_codes"], local.memory["factor"]
         else:
-            W, H = self._factorize(data, shared.factor, rng)
+            start = shared.factor if self.align else None
+            W, H = padded(self.factorize, data, self._local_rank, rng, start)
         sent = self.align(shared.factor, H) @ H if self.align else H
         message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
         message.arrays["loss"] = np.float64(self.space.objective(data, W, H))
         return Local(local.codes, {"factor": H, "own_codes": W}), message
-
-    def _factorize(self, X: Data, start: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Return (W, H) at the local rank, padded with zeros where the client has too few rows for it."""
-        n, m = X.shape
-        W, H = arrays.zeros((n, self._local_rank), X), arrays.zeros((self._local_rank, m), X)
-        r = min(self._local_rank, n // ROWS_PER_COMPONENT, m)
-        if r > 0:
-            W[:, :r], H[:r] = self.factorize(X, r, rng, start[:r] if self.align else None)
-            H[~W.any(axis=0)] = 0
-        return W, H
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Merge; the drift is the mean distance of the clients' factors to the result, components matched."""

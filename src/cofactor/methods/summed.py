@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.local import arrays
 from cofactor.local.columns import columns_of
-from cofactor.local.half_steps import NEGLIGIBLE, improve_codes, improve_factor
+from cofactor.local.half_steps import NEGLIGIBLE, improve_codes, improve_factor, unseen
 from cofactor.local.penalties import UNPENALIZED, Penalties
 from cofactor.local.refit import SOLVE
 from cofactor.local.space import NonNegative, Space
@@ -93,10 +92,8 @@ class Summed:
         return self._open(self.space.first_factor(self.rank, n_features, rng) if factor is None else factor)
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
-        """Codes of zero, every row new to the server; all arrays have one entry per row."""
-        codes = arrays.zeros((data.shape[0], self.rank), data)
-        rows = {"square": arrays.row_squares(data), "fresh": np.ones(data.shape[0], bool)}
-        return Local(codes, {**rows, "before": codes})
+        """Codes of zero, every row new to the server."""
+        return unseen(data, self.rank)
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Update the codes for the broadcast factor; send the statistics, or how they changed."""
@@ -129,7 +126,7 @@ class Summed:
         old, (sums, dtype) = shared.memory, self._sums(shared.memory, messages)
         point = np.asarray(shared.factor.T, dtype=np.float64, like=sums["cross"])
         momentum = float(shared.extra["momentum"])
-        F, gained = improve_factor(
+        H, gained, share = improve_factor(
             self._update(len(point)),
             point,
             [(part, Stats(gram, sums["cross"][part])) for part, gram in zip(self._parts(), sums["gram"], strict=True)],
@@ -138,12 +135,11 @@ class Summed:
             penalties=self.penalties,
             rows=float(sums.get("rows", 0.0)),
         )
-        share, value = _shares(sums["cross"], F), float(sums.get("price", 0.0) + gained)  # a device is waited for here
+        value = float(sums.get("price", 0.0) + gained)  # a device is waited for here
         loss = _loss(sums["square"], value)
         lost = _lost(share, t) & (self.space.kind == "real" and not self.penalties.any) & (loss > 0)
         if lost.any():
-            F[:, lost] = _split(F[:, np.argmax(share)], int(lost.sum()), t)
-        H = arrays.contiguous(F.T)
+            H[lost] = _split(H[np.argmax(share)], int(lost.sum()), t)
         overflow = not np.isfinite(value)  # extrapolation can carry the scale of a dying component out of range
         if overflow or (momentum > 0 and value > old["gain"] and not self._pauses(shared)):
             extra = {"momentum": np.float64(momentum / SHRINK), "restart": np.bool_(True)}
@@ -232,18 +228,9 @@ def _lost(share: Array, t: int) -> Array:
     return (share <= NEGLIGIBLE) & (t % EVERY == EVERY - 1)
 
 
-def _split(column: Array, count: int, t: int) -> Array:
-    """Return ``count`` random parts of one component (m x count): no codes use them yet, so W H stays as it is."""
-    return column[:, None] * (np.random.default_rng([count, t]).uniform(size=(len(column), count)) < 0.5)
-
-
-def _shares(cross: Array, F: Array) -> Array:
-    """Share of every component in the data that they explain, ``<W_l H_l, X>`` of the sum (k).
-
-    For an H that is optimal this is its share of ``|W H|^2``.
-    """
-    parts = np.maximum(np.einsum("mk,mk->k", cross, F), 0)
-    return parts / np.maximum(parts.sum(), np.finfo(np.float64).tiny)
+def _split(row: Array, count: int, t: int) -> Array:
+    """Return ``count`` random parts of one component (count x m): no codes use them yet, so W H stays as it is."""
+    return row * (np.random.default_rng([count, t]).uniform(size=(len(row), count)) < 0.5).T
 
 
 @cache

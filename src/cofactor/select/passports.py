@@ -16,7 +16,7 @@ from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local.stats import shares
 from cofactor.method import SERVER, rng
 from cofactor.methods.alone import Alone
-from cofactor.methods.one_shot import ROWS_PER_COMPONENT
+from cofactor.methods.one_shot import padded
 from cofactor.methods.summed import Summed
 from cofactor.select.matching import cosines, distances, fitted, own_match, unit
 from cofactor.types import Array, CofactorError, Data, Message
@@ -92,12 +92,7 @@ Own = tuple[Array, Array]
 
 def factorize_alone(X: Data, rank: int, rng: np.random.Generator) -> Own:
     """Client: its own codes and factor, as the one-upload start finds them, zeros where it has too few rows."""
-    n, m = X.shape
-    V, H = np.zeros((n, rank), X.dtype), np.zeros((rank, m), X.dtype)
-    r = min(rank, n // ROWS_PER_COMPONENT, m)
-    if r > 0:
-        V[:, :r], H[:r] = Alone(Summed(r))(X, r, rng)
-    return V, H
+    return padded(Alone(Summed(rank)), X, rank, rng)
 
 
 def own_from(X: Data, factor: Array, rng: np.random.Generator) -> Own:
