@@ -32,7 +32,7 @@ class Traits:
     of the messages of the rows, and every array in ``Local`` has one entry per row, so that an engine may step many
     tiny clients as one; None is never. ``streams``: made to merge messages one by one. ``complete``: needs every client
     in every round. ``running``: the server keeps running sums of what clients sent, so their states count.
-    ``own``: in its first round every client factorizes alone, and keeps that as ``factor`` and ``own_codes``.
+    ``own``: in its first round every client factorizes alone, and keeps that: codes, and ``factor``.
     ``allowance`` pays for the noise of a private method (:class:`cofactor.privacy.allowance.Allowance`).
     ``apart`` is the weight of what every client adds to the factor for itself (:mod:`cofactor.local.apart`); None:
     nothing.

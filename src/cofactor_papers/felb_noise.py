@@ -115,4 +115,4 @@ def stale(method: Method, Xs: Sequence[Data], *, rounds: int, seed: int = 0) -> 
         replies = [method.step(X, shared.broadcast(), held[j], t, rng(seed, j, t)) for j, X in enumerate(Xs)]
         held = [local for local, _ in replies]
         shared = method.aggregate(shared, [message for _, message in replies], t)
-    return method.factor(shared), [binary(local.memory.get("own_codes", local.codes)) for local in held]
+    return method.factor(shared), [binary(local.codes) for local in held]

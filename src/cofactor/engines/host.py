@@ -104,8 +104,8 @@ class Host:
         if not self.traits.own or self.own:
             return
         for unit in self.units:
-            if unit.local is not None and "own_codes" in unit.local.memory:
-                self.own[unit.first] = unit.local.memory["own_codes"], unit.local.memory["factor"]
+            if unit.local is not None and "factor" in unit.local.memory:
+                self.own[unit.first] = unit.local.codes, unit.local.memory["factor"]
 
     def _step(self, unit: _Unit, shared: Shared, t: int, chosen: Array, schema: dict[str, tuple[int, ...]]) -> Answer:
         stepping, j = unit.members[chosen[unit.members]], unit.first

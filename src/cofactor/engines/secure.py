@@ -21,7 +21,6 @@ from cofactor.engines.stream import NO_BUFFER
 from cofactor.method import Method
 from cofactor.methods.refusals import not_additive
 from cofactor.plan import Plan, Stream
-from cofactor.privacy.allowance import honest_of
 from cofactor.privacy.errors import PrivacyError
 from cofactor.privacy.secure_sum.messages import Terms
 from cofactor.privacy.secure_sum.neighbours import bound, check_enough
@@ -159,17 +158,10 @@ class SecureSession:
 
 def check_parts(method: Method, participants: int) -> None:
     """Refuse a round in which the honest among those that must answer would not carry the whole noise."""
-    check_enough(participants)
-    allowance = method.traits.allowance
-    if allowance is None:
-        return
-    honest = honest_of(participants, allowance.privacy.curious)
-    if allowance.parts.least > honest.least or allowance.parts.full > honest.full:
-        raise PrivacyError(
-            f"the noise of this plan is whole with {allowance.parts.least} honest clients, and in a round of "
-            f"{participants} only {honest.least} are sure to answer. Make the plan for the number of clients that take "
-            "part in a round."
-        )
+    if (allowance := method.traits.allowance) is None:
+        check_enough(participants)
+    else:
+        allowance.check_round(participants)
 
 
 def _merged(parts: list[dict[int, Any]]) -> dict[int, Any]:

@@ -34,7 +34,7 @@ from cofactor.kinds.measure import Measure
 from cofactor.kinds.numbers import GAPPED
 from cofactor.local import arrays, devices
 from cofactor.method import Method
-from cofactor.methods.build import AUTO, Facts, budget_of, build, rank_of, refuse, refuse_shown, settle
+from cofactor.methods.build import AUTO, Facts, budget_of, build, rank_of, refuse, settle
 from cofactor.methods.foreseen import foreseen
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
@@ -136,14 +136,14 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     def _fit(self, X: Any, groups: Any, given: Given = NOTHING) -> clients.Clients:
         plan, (chosen, options) = self._plan(), self._asked(given)
         name = family(type(self))
-        check_takes(refuse(chosen, plan, options, TAKES[name]), chosen, name)
+        asked = refuse(chosen, plan, options, TAKES[name], features=self.features, groups=groups)
+        check_takes(asked, chosen, name)
         engine = self._carrier(plan)  # a text, or a device that is not there, is refused before data are read
         preparation = Preparation.of(self.prepare)
         if self._kind is GAPPED:
             preparation.check_gaps()
         if plan.privacy is not None:
             preparation.check_private()
-            refuse_shown(self.features, groups=groups)
         came, X = X, devices.settled(X, here=plan.privacy is not None)
         held = self._held(X, groups, plan, preparation)
         preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)

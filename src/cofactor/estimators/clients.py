@@ -15,7 +15,7 @@ from cofactor import kinds
 from cofactor.data import harmonise
 from cofactor.data.formats.table import Table, shown
 from cofactor.data.harmonise import How
-from cofactor.data.tables import as_tables, is_annotated, is_frame, set_aside, without_numbers
+from cofactor.data.tables import as_tables, is_frame, set_aside, without_numbers
 from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
 from cofactor.local import arrays
@@ -51,7 +51,13 @@ def is_many(X: Any) -> bool:
     """Whether X is a list of matrices (clients) rather than one matrix (perhaps a list of rows)."""
     if not isinstance(X, list | tuple) or len(X) == 0:
         return False
-    return is_elsewhere(X) or is_annotated(X[0]) or sparse.issparse(X[0]) or np.ndim(X[0]) == 2
+    return is_elsewhere(X) or _sides(X[0]) == 2
+
+
+def _sides(X: Any) -> int:
+    """Return how many sides something has that may be a matrix: an array, sparse, a data frame, AnnData, or lists."""
+    shape = getattr(X, "shape", None)
+    return len(shape) if isinstance(shape, tuple) else np.ndim(X)
 
 
 def is_elsewhere(X: Any) -> bool:
@@ -136,7 +142,7 @@ def refuse_others(X: Any) -> None:
             "(anndata.read_h5ad, pandas.read_csv), or give them to the command line: cofactor fit."
         )
     rows = some is X or isinstance(some, list | tuple)  # lists of numbers are rows of one matrix
-    if not (rows or sparse.issparse(some) or is_annotated(some) or is_elsewhere(X)) and np.ndim(some) == 1:
+    if not (rows or is_elsewhere(X)) and _sides(some) == 1:
         raise DataError(
             "client 0: expected a matrix (rows x features), found 1 dimension; a client of one feature is "
             "x.reshape(-1, 1), one of a single row x.reshape(1, -1), and rows of one matrix are np.vstack(X)."

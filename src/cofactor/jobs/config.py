@@ -21,7 +21,7 @@ from cofactor.jobs.settings import Settings
 from cofactor.kinds import KINDS
 from cofactor.local.devices import refuse as refuse_device
 from cofactor.methods import catalog
-from cofactor.methods.build import AUTO, refuse, refuse_dealt, refuse_shown
+from cofactor.methods.build import AUTO, refuse, refuse_dealt
 from cofactor.methods.refusals import no_private
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
@@ -58,11 +58,9 @@ class Config(Settings):
     def __post_init__(self) -> None:
         """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
         object.__setattr__(self, "method", self._settled_method())
-        refuse(self.method, self.plan, self.options)
-        if self.epsilon is not None:
-            refuse_shown(self.features, groups=self.group_by)
-            if (self.split or 1) > 1:
-                refuse_dealt(self.plan)
+        refuse(self.method, self.plan, self.options, features=self.features, groups=self.group_by)
+        if (self.split or 1) > 1:
+            refuse_dealt(self.plan)
         if self.boolean and self.kind != "boolean":
             known = ", ".join(catalog.names("boolean"))
             raise CofactorError(f"--boolean: expected a method for zeros and ones ({known}), found {self.method!r}.")

@@ -49,10 +49,19 @@ def settle(name: str, rank: int, plan: Plan, facts: Facts) -> Choice:
     return choose((facts.rows, facts.features), rank, density=density, clients=facts.clients)
 
 
-def refuse(method: str | Method, plan: Plan, options: Mapping[str, Any], kinds: Container[str] = catalog.KINDS) -> str:
+def refuse(
+    method: str | Method,
+    plan: Plan,
+    options: Mapping[str, Any],
+    kinds: Container[str] = catalog.KINDS,
+    *,
+    features: str = "same",
+    groups: Any = None,
+) -> str:
     """Refuse what is known to be wrong before any data is read; return the kind of the method.
 
-    Of a name whose kind is none of these ``kinds`` nothing else matters, and only its kind is returned.
+    Of a name whose kind is none of these ``kinds`` nothing else matters, and only its kind is returned. In a private
+    run neither how ``features`` are matched nor ``groups`` of rows may show which of them a client has.
     """
     kind = kind_of(method)
     if not isinstance(method, str):
@@ -62,15 +71,11 @@ def refuse(method: str | Method, plan: Plan, options: Mapping[str, Any], kinds: 
         _refuse(entry, plan, options)
         if plan.privacy is not None:  # a method without a private form says so now
             build(method, 1, replace(plan, secure=False), Facts(), options)
-    return kind
-
-
-def refuse_shown(features: str = "same", *, groups: Any = None) -> None:
-    """Refuse what would show, in a private run, which features or which groups of rows a client has."""
-    if features in ("intersection", "union"):
+    if plan.privacy is not None and features in ("intersection", "union"):
         raise PrivacyError(MATCHED)
-    if groups is not None:
+    if plan.privacy is not None and groups is not None:
         raise PrivacyError(GROUPED)
+    return kind
 
 
 def refuse_dealt(plan: Plan) -> None:

@@ -20,7 +20,7 @@ from cofactor.methods import twin
 from cofactor.methods.released import Released
 from cofactor.methods.shrunk import denoised, pieces
 from cofactor.methods.twin import WIDEST
-from cofactor.privacy import bounded, clip
+from cofactor.privacy import bounded
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import WHOLE, Allowance, Parts, Privacy
 from cofactor.types import Array, CofactorError, Data, Factorizer, Message, Shared
@@ -97,16 +97,15 @@ class Moments(Released):
             return {"moment": self.in_room(self.sum_again(data, shared), shared)}
         center, bound, chosen = (shared.extra[name] for name in ("center", "bound", "features"))
         found = np.zeros((len(chosen), len(chosen)))
-        for block in bounded.blocks(data, self.allowance.privacy.clip, chosen if len(chosen) < len(center) else None):
-            Y = clip.rows(block - center[chosen], float(bound))
+        for Y in bounded.around(data, self.allowance.privacy.clip, center, float(bound), chosen):
             found += Y.T @ Y
         return {"moment": self.in_room(symmetric.packed(found), shared)}
 
     def sum_again(self, data: Data, shared: Shared) -> Array:
         """Return the sum of the rows around the centre, each clipped to the bound (m)."""
         center, bound = shared.extra["center"], float(shared.extra["bound"])
-        sums = (clip.rows(X - center, bound).sum(axis=0) for X in bounded.blocks(data, self.allowance.privacy.clip))
-        return sum(sums, np.zeros(len(center)))
+        rows = bounded.around(data, self.allowance.privacy.clip, center, bound)
+        return sum((Y.sum(axis=0) for Y in rows), np.zeros(len(center)))
 
     def in_room(self, values: Array, shared: Shared) -> Array:
         """Return values at the beginning of the array that the second message has, whatever it carries."""

@@ -92,19 +92,19 @@ class OneShot:
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Begin with nothing: the factorization belongs to the first step."""
-        return Local(arrays.zeros((data.shape[0], self.rank), data))
+        return Local(np.zeros((data.shape[0], 0)))
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Factorize (once) and upload; a client of fewer than two rows sends zeros."""
         if "factor" in local.memory:
-            W, H = local.memory["own_codes"], local.memory["factor"]
+            W, H = local.codes, local.memory["factor"]
         else:
             start = shared.factor if self.align else None
             W, H = padded(self.factorize, data, self._local_rank, rng, start)
         sent = self.align(shared.factor, H) @ H if self.align else H
         message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
         message.arrays["loss"] = np.float64(self.space.objective(data, W, H))
-        return Local(local.codes, {"factor": H, "own_codes": W}), message
+        return Local(W, {"factor": H}), message
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Merge; the drift is the mean distance of the clients' factors to the result, components matched."""

@@ -17,7 +17,7 @@ from numpy.random import Generator
 from cofactor.method import Method
 from cofactor.privacy import clip, gaussian
 from cofactor.privacy.accountant import Budget, Cost, Ledger, Mechanism, Spend, Unit
-from cofactor.privacy.errors import ParameterError
+from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.privacy.gaussian import check_positive
 from cofactor.privacy.grid import LIMIT, STEP
 from cofactor.privacy.mechanisms import Gaussian
@@ -143,6 +143,16 @@ class Allowance:
             )
             for name, share in self.shares[t].items()
         }
+
+    def check_round(self, participants: int) -> None:
+        """Refuse a round in which the honest among those that must answer would not carry the whole noise."""
+        honest = honest_of(participants, self.privacy.curious)
+        if self.parts.least > honest.least or self.parts.full > honest.full:
+            raise PrivacyError(
+                f"the noise of this plan is whole with {self.parts.least} honest clients, and in a round of "
+                f"{participants} only {honest.least} are sure to answer. Make the plan for the number of clients that "
+                "take part in a round."
+            )
 
     def ledger(self, rounds: int, n: int | None = None) -> Ledger:
         """Return the ledger with the first ``rounds`` rounds charged; n units make delta >= 1/n an error."""

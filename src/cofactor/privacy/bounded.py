@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.local import arrays
+from cofactor.privacy import clip
 from cofactor.types import Array, Data
 
 LEAST, MOST = 1e-20, 1e20
@@ -39,6 +40,13 @@ def blocks(X: Data, bound: float | None, columns: Array | None = None) -> Iterat
     for here, block in arrays.blocks(X):
         top, scale = scales.of(here)
         yield _inside((block if columns is None else block[:, columns]) / top * scale)
+
+
+def around(X: Data, bound: float | None, center: Array, radius: float, columns: Array | None = None) -> Iterator[Array]:
+    """Yield :func:`blocks` less a centre (m), every row clipped to norm ``radius``; of ``columns`` only, if named."""
+    some = None if columns is None or len(columns) == len(center) else columns
+    origin = center if columns is None else center[columns]
+    return (clip.rows(block - origin, radius) for block in blocks(X, bound, some))
 
 
 def total(X: Data, bound: float | None) -> Array:
