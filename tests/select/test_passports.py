@@ -10,11 +10,10 @@ from cofactor.combine.align import Lap
 from cofactor.data import synthetic
 from cofactor.engines.loop import run
 from cofactor.local.stats import normalize, shares
-from cofactor.method import rng as address
 from cofactor.methods import catalog
 from cofactor.select import passports
 from cofactor.select.matching import agreement, cosines, distances
-from cofactor.select.passports import describe, factorize_alone
+from cofactor.select.passports import describe
 from cofactor.types import CofactorError
 
 
@@ -100,15 +99,14 @@ def test_reproducible_and_sparse_is_dense(planted, found, papers):
 
 
 def test_only_a_summary_and_a_gram_leave_a_client(planted, found):
-    own = factorize_alone(planted.Xs[0], 5, address(0, 0, 0))
-    message = describe(planted.Xs[0], found.factor, codes=found.codes[0], own=own)
+    message, _ = describe(planted.Xs[0], found.factor, codes=found.codes[0], address=(0, 0))
     assert {n: a.shape for n, a in message.arrays.items()} == {"factor": (5, 30), "gram": (5, 5), "code_gram": (5, 5)}
 
 
 def test_what_clients_found_alone_in_a_run_is_what_passports_ask_for(planted):
     outcome = run(catalog.make("oneshot", 5), planted.Xs, work=[lambda client, factor: client.own] * 5)
     for j, (V, H) in enumerate(outcome.findings):
-        W, own = factorize_alone(planted.Xs[j], 5, address(0, j, 0))
+        _, (W, own) = describe(planted.Xs[j], outcome.factor, codes=outcome.codes[j], address=(0, j))
         np.testing.assert_array_equal(V, W)
         np.testing.assert_array_equal(H, own)
 

@@ -21,7 +21,7 @@ from cofactor.engines.outcome import Run
 from cofactor.engines.over import ALONE, SURE, Over, in_order
 from cofactor.local import devices
 from cofactor.method import SERVER, Method
-from cofactor.methods.build import rank_of
+from cofactor.methods.build import about
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.charges import Charges, Costs
 from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared
@@ -131,7 +131,7 @@ def run_stream(
 
 
 def _check_method(method: Method, plan: Plan) -> None:
-    if rank_of(method) is None:
+    if about(method).rank is None:
         raise CofactorError(
             f"method: expected a method, as cofactor.methods.catalog.make({method!r}, rank). Found the text {method!r}."
         )

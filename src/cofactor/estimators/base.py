@@ -34,7 +34,7 @@ from cofactor.kinds.measure import Measure
 from cofactor.kinds.numbers import GAPPED
 from cofactor.local import arrays, devices
 from cofactor.method import Method
-from cofactor.methods.build import AUTO, Facts, budget_of, build, rank_of, refuse, settle
+from cofactor.methods.build import AUTO, About, Facts, about, build, refuse, settle
 from cofactor.methods.foreseen import foreseen
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
@@ -119,8 +119,12 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         return self._contained(codes if clients.is_many(X) else clients.in_order(codes, held.rows), X)
 
     @property
+    def _about(self) -> About:
+        return about(self.method)
+
+    @property
     def _budget(self) -> Privacy | None:  # a method object may have a budget of its own
-        return budget_of(self.method, self.privacy)
+        return self._about.privacy if self.privacy is None else self.privacy
 
     def _plan(self) -> Plan:
         """Return how the fit goes."""
@@ -240,7 +244,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             raise CofactorError(
                 f"n_components: expected a whole number from 1 to {limit} ({rows}n_features={m}), found {k!r}."
             )
-        made = rank_of(self.method)
+        made = self._about.rank
         if made not in (None, k) and self.n_components is not None:
             raise CofactorError(f"n_components is {k}, but the method was made with rank {made}.")
         return int(k)

@@ -21,7 +21,7 @@ from cofactor.estimators.keeping import Kept
 from cofactor.kinds.kind import Score
 from cofactor.kinds.numbers import CLUSTERED
 from cofactor.method import Method
-from cofactor.methods.build import Facts, rank_of
+from cofactor.methods.build import Facts
 from cofactor.methods.clusters import labels
 from cofactor.types import Array, CofactorError, Data
 
@@ -111,7 +111,7 @@ class FederatedKMeans(ClusterMixin, Kept):
         n, k = facts.rows, self.n_clusters
         if not isinstance(k, int | np.integer) or not 1 <= k <= (n or k):
             raise CofactorError(f"n_clusters: expected a whole number from 1 to n_samples={n}, found {k!r}.")
-        made = rank_of(self.method)
+        made = self._about.rank
         if made not in (None, k):
             raise CofactorError(f"n_clusters is {k}, but the method was made with rank {made}.")
         return int(k)

@@ -20,7 +20,7 @@ from cofactor.estimators.given import INITS, Given
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.numbers import GAPPED, NON_NEGATIVE
 from cofactor.method import Method
-from cofactor.methods.build import Facts, kind_of
+from cofactor.methods.build import Facts
 from cofactor.methods.pooled import SETTLES
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
@@ -162,7 +162,7 @@ class FederatedNMF(Factored):
 
     @property
     def _kind(self) -> Kind:  # type: ignore[override]
-        return GAPPED if kind_of(self.method) == GAPPED.name else NON_NEGATIVE
+        return GAPPED if self._about.kind == GAPPED.name else NON_NEGATIVE
 
     def _conclude(self, score: Score, outcome: Run) -> None:
         self.reconstruction_err_ = score.error

@@ -13,10 +13,9 @@ from cofactor.jobs import weighing
 from cofactor.jobs.client_folder import ClientFolder
 from cofactor.kinds.kind import Kind
 from cofactor.local.apart import own_part
-from cofactor.method import rng
 from cofactor.ratings.ranking import judged, listed, lists
 from cofactor.records import ClientScore
-from cofactor.select.passports import Own, describe, factorize_alone, own_from
+from cofactor.select.passports import Own, describe, own_from
 from cofactor.types import Array, Data, Message
 
 TOP, RELEVANT = 10, 4.0
@@ -83,9 +82,8 @@ class Conclude:
 
     def _compared(self, found: Finding, client: Client, factor: Array) -> Finding:
         """Add what the client finds alone: in the run's own first round, or now."""
-        X, k = client.data, len(factor)
-        own = client.own or factorize_alone(X, k, rng(self.seed, client.number, 0))
-        summary = describe(X, factor, codes=client.codes, own=own)
+        address = self.seed, client.number
+        summary, own = describe(client.data, factor, codes=client.codes, address=address, own=client.own)
         if not summary.arrays["gram"].any():
             return found._replace(summary=summary)
         return found._replace(summary=summary, own=self._alone(found.tally, client, factor, own))
@@ -102,7 +100,7 @@ class Conclude:
         tally = self.kind.tally(None, client.data, *own)
         if error(tally) <= error(shared) or self.method.traits.apart is not None:  # which has more than a factor
             return tally
-        own = own_from(client.data, factor, rng(self.seed, client.number, 1))
+        own = own_from(client.data, factor, (self.seed, client.number))
         return min(shared, self.kind.tally(None, client.data, *own), key=error)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from cofactor.method import Method
 from cofactor.methods import catalog
@@ -63,7 +63,7 @@ def refuse(
     Of a name whose kind is none of these ``kinds`` nothing else matters, and only its kind is returned. In a private
     run neither how ``features`` are matched nor ``groups`` of rows may show which of them a client has.
     """
-    kind = kind_of(method)
+    kind = about(method).kind
     if not isinstance(method, str):
         plan.check(method)
     elif method != AUTO and kind in kinds:
@@ -84,22 +84,20 @@ def refuse_dealt(plan: Plan) -> None:
         raise PrivacyError(DEALT)
 
 
-def kind_of(method: str | Method) -> str:
-    """Return what the data of a method are."""
-    if not isinstance(method, str):
-        return method.traits.kind
-    return "real" if method == AUTO else catalog.find(method, AUTO).kind
+class About(NamedTuple):
+    """What a method says of itself before it is built: the kind of its data, and of an object its rank and budget."""
+
+    kind: str
+    rank: int | None = None
+    privacy: Privacy | None = None
 
 
-def budget_of(method: str | Method, privacy: Privacy | None) -> Privacy | None:
-    """Return what a run may cost: what is asked for, or the budget of a method object that has one of its own."""
-    allowance = None if privacy is not None or isinstance(method, str) else method.traits.allowance
-    return privacy if allowance is None else allowance.privacy
-
-
-def rank_of(method: str | Method) -> int | None:
-    """Return the rank that a method was made with; None for a name, which has none yet."""
-    return None if isinstance(method, str) else method.rank
+def about(method: str | Method) -> About:
+    """Return what is known of a method; a name has no rank and no budget yet."""
+    if isinstance(method, str):
+        return About("real" if method == AUTO else catalog.find(method, AUTO).kind)
+    allowance = method.traits.allowance
+    return About(method.traits.kind, method.rank, None if allowance is None else allowance.privacy)
 
 
 def _refuse(entry: Entry, plan: Plan, options: Mapping[str, Any]) -> None:

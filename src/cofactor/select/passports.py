@@ -68,8 +68,7 @@ def passports(
     _check(data, factor, codes)
 
     def described(j: int) -> Message:
-        own = factorize_alone(data[j], len(factor), rng(seed, j, 0))
-        return describe(data[j], factor, codes=codes[j], own=own)
+        return describe(data[j], factor, codes=codes[j], address=(seed, j))[0]
 
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         messages = list(pool.map(described, range(len(data))))
@@ -90,26 +89,28 @@ Own = tuple[Array, Array]
 """Codes and factor of a client alone."""
 
 
-def factorize_alone(X: Data, rank: int, rng: np.random.Generator) -> Own:
-    """Client: its own codes and factor, as the one-upload start finds them, zeros where it has too few rows."""
-    return padded(Alone(Summed(rank)), X, rank, rng)
-
-
-def own_from(X: Data, factor: Array, rng: np.random.Generator) -> Own:
+def own_from(X: Data, factor: Array, address: tuple[int, int]) -> Own:
     """Client: codes and factor that some rounds on its rows alone make of the shared factor."""
-    return Alone(Summed(len(factor)), rounds=OWN_ROUNDS)(X, len(factor), rng, start=factor.astype(X.dtype))
+    alone = Alone(Summed(len(factor)), rounds=OWN_ROUNDS)
+    return alone(X, len(factor), rng(*address, 1), start=factor.astype(X.dtype))
 
 
-def describe(X: Data, factor: Array, *, codes: Array, own: Own) -> Message:
+def describe(
+    X: Data, factor: Array, *, codes: Array, address: tuple[int, int], own: Own | None = None
+) -> tuple[Message, Own]:
     """Client: its own summary ``factor`` (r x m) and ``gram`` (r x r), and ``code_gram = W^T W`` (k x k) of its codes.
 
-    A client of one row sends an empty summary: it would be that row.
+    It is of its ``own`` codes and factor, where the client knows them, or else as the one-upload start finds them:
+    returned too, zeros where it has too few rows; ``address`` are seed and number of the client. A client of one row
+    sends an empty summary: it would be that row.
     """
-    V, H = own
+    k = len(factor)
+    V, H = own or padded(Alone(Summed(k)), X, k, rng(*address, 0))
     norms = np.linalg.norm(factor.astype(np.float64), axis=1)
     gram, code_gram = V.T.astype(np.float64) @ V, codes.T.astype(np.float64) @ codes
     sent = np.where(np.diag(gram)[:, None] > 0, H, 0).astype(H.dtype)
-    return Message({"factor": sent, "gram": gram, "code_gram": code_gram * np.outer(norms, norms)}, float(X.shape[0]))
+    arrays = {"factor": sent, "gram": gram, "code_gram": code_gram * np.outer(norms, norms)}
+    return Message(arrays, float(X.shape[0])), (V, H)
 
 
 def assemble(
