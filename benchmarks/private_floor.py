@@ -6,14 +6,18 @@ and of a constant row. The noise of a sum over clients is drawn once, with the d
 that has the distribution of a run (up to the grid of 2^-24) at the price of one client. With "each" real runs are made,
 in which every client has its own rows, noise and masks.
 
-COFACTOR_DATA=<folder> python benchmarks/private_floor.py [names,...] [seeds] [each] > floor.md
+COFACTOR_DATA=<folder> python benchmarks/private_floor.py measure [names,...] [seeds,...] [each] >> floor.jsonl
+python benchmarks/private_floor.py page floor.jsonl > floor.md
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -40,17 +44,25 @@ Way = Callable[..., tuple[Array, bool, float]]
 
 
 class Found(NamedTuple):
-    """One cell: the loss, the two floors, and whether the second moment was released."""
+    """One cell: where, the loss, the two floors, and whether the second moment was released."""
 
+    name: str
+    n: int
+    m: int
+    clients: int
+    secure: bool
+    epsilon: float
+    seed: int
+    each: bool
     loss: float
     mean_row: float
     constant: float
     second: bool
 
     @property
-    def ratio(self) -> float:
-        """Loss over the lower floor: at most 1.02 is what is promised."""
-        return self.loss / min(self.mean_row, self.constant)
+    def floor(self) -> float:
+        """The lower one of both floors."""
+        return min(self.mean_row, self.constant)
 
 
 def rows(name: str) -> Data:
@@ -104,40 +116,41 @@ def each(X: Data, clients: int, *, epsilon: float, secure: bool, seed: int) -> t
     return found.factor, not found.remark, float(method.traits.allowance.multiplier * np.sqrt(clients / parts.full))
 
 
-def cell(X: Data, constant: float, clients: int, *, epsilon: float, secure: bool, seed: int, way: Way) -> Found:
-    H, second, sigma = way(X, clients, epsilon=epsilon, secure=secure, seed=seed)
-    noisy = np.asarray(X.sum(axis=0)).ravel() + sigma * np.random.default_rng([seed, 2]).standard_normal(X.shape[1])
-    return Found(objective(X, H), objective(X, np.maximum(noisy, 0)), constant, second)
+def measure(names: str = "", seeds: str = "0", how: str = "") -> None:
+    """Print one line of JSON for every cell."""
+    way: Way = each if how == "each" else private
+    for name in names.split(",") if names else datasets.names():
+        begin, X = time.process_time(), rows(name)
+        constant, place = objective(X, np.ones((1, X.shape[1]))), (name, *map(int, X.shape))
+        for (clients, secure), epsilon, seed in product(CLIENTS, EPSILONS, map(int, seeds.split(","))):
+            H, second, sigma = way(X, clients, epsilon=epsilon, secure=secure, seed=seed)
+            noise = sigma * np.random.default_rng([seed, 2]).standard_normal(X.shape[1])
+            row = objective(X, np.maximum(np.asarray(X.sum(axis=0)).ravel() + noise, 0))
+            found = Found(*place, clients, secure, epsilon, seed, bool(how), objective(X, H), row, constant, second)
+            print(json.dumps(found), flush=True)
+        print(f"{name}: {time.process_time() - begin:.0f} s", file=sys.stderr)
 
 
-def table(name: str, seeds: int, way: Way) -> Iterator[str]:
-    """Yield one line for each number of clients: mean losses over the epsilons, and the worst ratio of any seed."""
-    begin, X = time.process_time(), rows(name)
-    constant = objective(X, np.ones((1, X.shape[1])))
-    for clients, secure in CLIENTS:
-        found = [
-            [cell(X, constant, clients, epsilon=e, secure=secure, seed=seed, way=way) for seed in range(seeds)]
-            for e in EPSILONS
-        ]
-        losses = [
-            f"{np.mean([f.loss for f in those]):.4f}{'' if all(f.second for f in those) else '*'} / "
-            f"{np.mean([min(f.mean_row, f.constant) for f in those]):.4f}"
-            for those in found
-        ]
-        worst = max(f.ratio for those in found for f in those)
-        who = f"{clients}{', secure' if secure else ''}"
-        yield f"| {name} {X.shape[0]} x {X.shape[1]} | {who} | {' | '.join(losses)} | {worst:.3f} |"
-    print(f"{name}: {time.process_time() - begin:.0f} s", file=sys.stderr)
-
-
-def main(names: str = "", seeds: str = "1", how: str = "") -> None:
-    chosen = [n for n in (names.split(",") if names else datasets.names()) if n]
+def page(path: str) -> None:
+    """Print one line for each dataset and number of clients: mean losses over seeds, and the worst ratio of any."""
+    found = [Found(*json.loads(line)) for line in Path(path).read_text().splitlines()]
     print(f"| data, k = {RANK} | clients | {' | '.join(f'epsilon {e:g}' for e in EPSILONS)} | worst ratio |")
     print(f"|---|---|{'---|' * len(EPSILONS)}---|")
-    for name in chosen:
-        for line in table(name, int(seeds), each if how == "each" else private):
-            print(line, flush=True)
+    for (name, n, m), (clients, secure) in product(dict.fromkeys(f[:3] for f in found), CLIENTS):
+        line = [f for f in found if (f.name, f.clients, f.secure) == (name, clients, secure)]
+        if not line:
+            continue
+        cells = [[f for f in line if f.epsilon == epsilon] for epsilon in EPSILONS]
+        losses = [
+            f"{np.mean([f.loss for f in those]):.4f}{'' if all(f.second for f in those) else '*'} / "
+            f"{np.mean([f.floor for f in those]):.4f}"
+            for those in cells
+        ]
+        worst = max(f.loss / f.floor for f in line)
+        print(
+            f"| {name} {n} x {m} | {clients}{', secure' if secure else ''} | {' | '.join(losses)} | {worst:.3f} |"
+        )
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    {"measure": measure, "page": page}[sys.argv[1]](*sys.argv[2:])

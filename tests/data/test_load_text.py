@@ -252,14 +252,22 @@ def test_ratings_come_as_parquet_with_dates_and_as_clicks(tmp_path: Path) -> Non
     np.testing.assert_array_equal(clicks.X.toarray(), [[1, 1], [1, 0]])
 
 
-def test_in_a_private_run_a_header_is_not_guessed(tmp_path: Path) -> None:
-    """A first row that looked like names became the names of features, in the factor that everybody sees."""
-    for text, found in (("x,y\n1,2\n", True), ("0,1\n1,2\n", False), (",x\np1,2\n", True), ("0.5,\n1,2\n", False)):
-        (tmp_path / "a.csv").write_text(text)
-        names = load.read(tmp_path / "a.csv", guesses=False).feature_names
-        assert (names is not None) is found, text
-    (tmp_path / "a.csv").write_text("<0.1,positive,0.731\n1,2,3\n")
-    with pytest.raises(DataError, match=r"a.csv: expected names alone, or numbers alone, in the first line"):
+@pytest.mark.parametrize("text", ["", "\n", "0,1\n1,2\n", "0.5,\n1,2\n", "<0.1,positive,0.731\n1,2,3\n", "nan,nan\n1,2\n"])
+def test_a_file_of_a_private_run_begins_with_names_whatever_rows_it_has(tmp_path: Path, text: str) -> None:
+    """A row that looked like names became public; a file without names that lost its only row was refused alone."""
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(DataError, match=r"a.csv: expected names of all columns, none of them a number, in the first"):
+        load.read(tmp_path / "a.csv", guesses=False)
+
+
+def test_in_a_private_run_no_row_decides_what_is_a_feature(tmp_path: Path) -> None:
+    """A column was text where most of the first rows were, so that a row made a feature appear or vanish."""
+    for rows in ("", "p1,a,1\n", "p1,7,1\n", "p1,a,1\np2,7,2\n"):
+        (tmp_path / "a.csv").write_text(f"patient,ward,x\n{rows}")
+        found = load.read(tmp_path / "a.csv", guesses=False, obs=["patient", "ward"])
+        assert found.feature_names == ["x"]
+        assert found.row_names == [line[:2] for line in rows.splitlines()]
+    with pytest.raises(DataError, match=r"expected a number in column 'patient', found 'p1'; if the column is no feat"):
         load.read(tmp_path / "a.csv", guesses=False)
 
 

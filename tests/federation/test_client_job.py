@@ -169,6 +169,12 @@ REFUSING = [
     ("epsilon = 1.0", {"method": "dp-moments", "epsilon": 1.0, "delta": 0.999}, "delta"),  # which hides nothing
     ("least_rows = 31", {"method": "dp-moments", "epsilon": 1e9, "delta": 1e-6}, "limits"),
     ("least_rows = 31", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6, "insecure_noise_seed": 1}, "rows"),
+    ("", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6, "secure": True, "curious": 0}, "curious"),
+    ("curious = 2", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6, "secure": True}, "curious"),
+    ("", {"rank": 1001}, "rank"),
+    ("rank = 2", {}, "rank"),
+    ("rounds = 9", {"rounds": 10}, "rounds"),
+    ("", {"method": "dp-nmf", "epsilon": 1.0, "delta": 1e-6, "options": {"rounds": 10_001}}, "rounds"),
 ]
 
 
@@ -177,10 +183,28 @@ def test_a_policy_refuses_in_fixed_words_before_anything_leaves(tmp_path, text, 
     settings = {"inputs": NAMES, "rank": 3, **asked}
     terms = RunTerms("r1", settled(settings))
     job = ClientJob(terms.plain(), Own.read(home_of(tmp_path, blocks()[0], text)))
+    if code not in ("rows", "approval"):  # which come after the data
+        (tmp_path / "rows.npy").unlink()
     assert said(job) == {"run": "r1", "seq": 1, "no": code}
     assert said(job, "settle", {}, seq=2)["no"] == "order"
     assert not (tmp_path / "runs" / "r1" / "ledger.jsonl").exists()
     assert policy.spent(tmp_path) == {}
+
+
+@pytest.mark.parametrize("asked", [{"rank": 10**9}, {"rounds": 10**9}, {"options": {"rounds": 10**9}}])
+def test_numbers_that_would_take_all_memory_are_refused_before_a_method_is_made(tmp_path, asked):
+    told = private_terms().plain()
+    told["config"] |= asked
+    assert said(ClientJob(told, Own.read(home_of(tmp_path, blocks()[0]))))["no"] == "order"
+
+
+def test_a_policy_refuses_messages_that_are_too_large_before_the_first_is_made(tmp_path, monkeypatch):
+    Xs = [np.ones((3, 400)) for _ in NAMES]
+    terms = RunTerms("r1", private_terms(method="dp-moments", rounds=2).config, Patience(silence=5))
+    with pytest.raises(Refused, match="bob: its policy does not allow messages as large as those of this run"):
+        federation(tmp_path, Xs, terms, [policy.TEXT, "megabytes = 0\n", policy.TEXT, policy.TEXT])
+    assert policy.spent(tmp_path / "bob") == {}
+    federation(tmp_path, Xs, RunTerms("r2", terms.config, Patience(silence=5)), ["megabytes = 1\n"] * 4)
 
 
 def test_a_policy_that_cannot_be_read_allows_nothing(tmp_path):

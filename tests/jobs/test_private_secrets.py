@@ -15,10 +15,12 @@ from tests.helpers.private import HARDLY, built, mixtures, privacy
 from tests.helpers.teams import Member, together
 
 from cofactor import FederatedBMF, FederatedNMF, run
+from cofactor.cli.progress import Progress, announcer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.team import Team
 from cofactor.jobs.config import Config
-from cofactor.jobs.job import fit
+from cofactor.jobs.job import fit, prepare
+from cofactor.jobs.place import Place
 from cofactor.jobs.ranks import refuse_private
 from cofactor.jobs.reading import sha256
 from cofactor.privacy import Privacy, PrivacyError, bounded
@@ -306,12 +308,30 @@ def test_a_private_run_goes_on_from_its_released_factor(tmp_path: Path, Xs: Any)
     assert rest.epsilon == pytest.approx(8.0)
 
 
-def test_a_row_is_never_taken_for_a_header(tmp_path: Path) -> None:
-    """A first row of 0, 1, 2, 3 looks like the numbers of columns; it became the names of the features."""
-    body = "\n".join(",".join(f"{v:.3f}" for v in row) for row in np.random.default_rng(0).random((30, 4)))
-    found = []
-    for j, first in enumerate(("", "0,1,2,3\n")):
-        (tmp_path / f"{j}.csv").write_text(first + body + "\n")
-        folder = fit(Config([str(tmp_path / f"{j}.csv")], 2, epsilon=1.0, delta=1e-6), tmp_path / f"run{j}")
-        found.append(folder.factor()[1])
-    assert found[0] == found[1]
+def test_a_file_without_names_is_refused_alike_whatever_its_rows(tmp_path: Path) -> None:
+    """A first row of 0, 1, 2, 3 became names of features, and a file that lost its only row was refused alone."""
+    said = set()
+    for rows in ("", "1,2,3,4\n", "0,1,2,3\n1,2,3,4\n"):
+        (tmp_path / "a.csv").write_text(rows)
+        with pytest.raises(CofactorError) as refused:
+            fit(Config([str(tmp_path / "a.csv")], 2, epsilon=1.0, delta=1e-6), tmp_path / "run")
+        said.add(str(refused.value))
+    assert len(said) == 1
+
+
+def test_a_client_that_loses_its_only_row_keeps_its_features(tmp_path: Path) -> None:
+    for j, rows in enumerate(("p1,1,2\n", "")):
+        (tmp_path / "a.csv").write_text(f"patient,x,y\n{rows}")
+        config = Config([str(tmp_path / "a.csv")], 2, epsilon=1.0, delta=1e-6, leave_out="patient")
+        assert fit(config, tmp_path / f"run{j}").factor()[1] == ["x", "y"]
+
+
+def test_what_runs_in_the_place_of_exact_is_said(tmp_path: Path, files: list[str], capsys: Any) -> None:
+    private = {"epsilon": 1.0, "delta": 1e-6}
+    for config in (Config(files, 3, **private), Config(files, 3, method="auto", **private)):
+        assert config.why.startswith("dp-moments, in the place of exact: ")
+    assert Config(files, 3, method="dp-moments", **private).why == Config(files, 3).why == ""
+    model = FederatedNMF(3, privacy=privacy(1.0)).fit([np.load(file) for file in files])
+    assert model.choice_.why == config.why
+    announcer(Progress(quiet=False))(prepare(config, Place()))
+    assert "Method dp-moments, in the place of exact" in capsys.readouterr().err.replace("\n", " ")

@@ -139,6 +139,8 @@ def fit(given: dict[str, Any], out: Path, config: Path | None, home: Path, *, le
             raise CofactorError(f"--min-clients: expected 1 to {len(found.inputs)} (the clients), found {least}.")
         patience = replace(patience, least=least)
     if not quiet:
+        if found.why:
+            _say(f"Method {found.why}")
         _say(f"asks {', '.join(found.inputs)} by the server at {made.host}, port {made.port}")
     submitting.fit(made, found, patience, out, _teller(quiet=quiet))
 

@@ -158,6 +158,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if chosen == AUTO:
             self.choice_ = settle(AUTO, rank, plan, facts)
             chosen = self.choice_.method
+        elif chosen == "exact" and plan.privacy is not None:
+            self.choice_ = Choice(chosen, PRIVATE_FORM)
         method, plan = build(chosen, rank, plan, facts, options)
         mind(foreseen(method, facts))
         formed = clients.in_form(data, method)

@@ -90,7 +90,7 @@ class FederatedNMF(Factored):
     feature_names_in_, features_ : names of the features that came in, and of the columns of ``components_``.
     marker_scores_ : scores of :meth:`markers` (k x m) where features have names and the fit is not private, or None.
     epsilon_, ledger_ : what the fit cost in all (infinite without ``privacy``), and its ledger (or None).
-    choice_ : with ``method="auto"``, the method that was chosen and why.
+    choice_ : with ``method="auto"``, and with ``privacy`` in the place of "exact", the method and why it is that one.
 
     Examples
     --------

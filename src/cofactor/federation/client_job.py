@@ -180,6 +180,7 @@ class ClientJob:
         facts = Facts(clients, features, rows, None if parts is None else tuple(parts.tolist()))
         method, plan = terms.made(facts)
         formed, limit = plan.form(method)
+        Policy.read(self.own.home).check_messages(formed, features, limit)
         [data] = kinds.as_dtype([self._checked(X)], kinds.common(method, [dtype]))
         self._show(clients, width, features)
         run = self._own_run(formed, number)

@@ -10,7 +10,7 @@ from typing import Any
 
 from cofactor import records
 from cofactor.engines.flare_refusals import Refused
-from cofactor.federation.terms import RunTerms
+from cofactor.federation.terms import RunTerms, counts
 from cofactor.files import atomic, held, read_toml
 from cofactor.jobs.config import Config
 from cofactor.method import Method
@@ -27,10 +27,16 @@ private = false                    # true: only runs with an epsilon
 # ledger = "site.jsonl"            # charge private runs here, too (`cofactor ledger new HOME/site.jsonl`)
 secure = false                     # true: only runs with secure summation
 keys = false                       # true: secure summation only with keys that clients have exchanged (HOME/keys)
+curious = 1                        # least number of curious clients that private runs with secure summation reckon with
+rank = 1000                        # largest number of components: memory for codes grows with rows x rank
+rounds = 10000                     # largest number of rounds, and of whatever else is counted in options of a method
+megabytes = 1024                   # largest message of a round
 approval = false                   # true: a person here approves every run (`cofactor approve HOME RUN`)
 """
 
 
+FIRST = 8
+"""Rounds at the beginning of a run whose messages are all looked at; later ones are like those of their stage."""
 EXACTLY = 1e-9
 """Costs are sums of rounded numbers: so much more than a limit, relatively, is the limit."""
 
@@ -53,6 +59,10 @@ class Policy:
     ledger: str | None = None
     secure: bool = False
     keys: bool = False
+    curious: int = 1
+    rank: int = 1000
+    rounds: int = 10_000
+    megabytes: int = 1024
     approval: bool = False
 
     @classmethod
@@ -68,6 +78,7 @@ class Policy:
             raise Refused("method")
         if self.secure and not config.secure:
             raise Refused("secure")
+        self._check_sizes(config)
         limits = any(limit is not None for limit in (self.epsilon, self.total_epsilon, self.ledger))
         if config.privacy is None:
             if self.private or limits:
@@ -81,7 +92,23 @@ class Policy:
             raise Refused("limits")
         if not within(config.privacy.delta, self._most_delta):
             raise Refused("delta")
+        if config.secure and config.privacy.curious < self.curious:
+            raise Refused("curious")
         self._check_epsilon(config.privacy.epsilon, home, run)
+
+    def _check_sizes(self, config: Config) -> None:
+        """Refuse numbers that would take all memory or time of this machine."""
+        if config.rank > self.rank:
+            raise Refused("rank")
+        if max(counts({"rounds": config.rounds, **config.options}), default=0) > self.rounds:
+            raise Refused("rounds")
+
+    def check_messages(self, method: Method, features: int, limit: int) -> None:
+        """Refuse messages, or a factor, that are too large, before the first is made."""
+        rounds = sorted({*method.traits.stages, *range(min(limit, FIRST)), limit - 1})
+        shapes = [*(method.schema(features, t).values() for t in rounds), [(method.rank, features)]]
+        if max(sum(math.prod(shape) for shape in those) for those in shapes) * 8 > self.megabytes << 20:
+            raise Refused("size")
 
     @property
     def _most_delta(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from cofactor.types import CofactorError, unknown
 
 NOT_HERE = ("split", "group_by", "ratings", "holdout", "label", "leave_out", "scheduler")
 """Settings about files, which are the clients' own here."""
+MOST = 10**5
+"""Larger ranks, rounds or numbers in options are refused before a method is made of them, which would take memory."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ class RunTerms:
         match told:
             case {"run": str(run), "version": str(version), "config": dict(config), "patience": dict(waits), **rest}:
                 after: Any = rest.pop("after", "")
-                if not rest and _is_name(run) and (after == "" or _is_name(after)):
+                few = max(counts({**config, **_options(config)}), default=0) <= MOST
+                if not rest and few and _is_name(run) and (after == "" or _is_name(after)):
                     return cls(run, records.decode(Config, config, "config"), _patience(waits), version, after)
         raise CofactorError("expected the terms of a run, found something else.")
 
@@ -86,6 +90,17 @@ class RunTerms:
     def joined_by(self, clients: list[str]) -> RunTerms:
         """Return the terms of the same run with clients that come late, after the others."""
         return replace(self, config=replace(self.config, inputs=[*self.names, *clients]))
+
+
+def counts(settings: Mapping[str, Any]) -> list[int]:
+    """Return the whole numbers among settings, but for those that count nothing that is held here."""
+    known = {name: value for name, value in settings.items() if name not in ("seed", "insecure_noise_seed", "rows")}
+    return [value for value in known.values() if isinstance(value, int)]
+
+
+def _options(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of the method, as far as they are any."""
+    return options if isinstance(options := config.get("options"), dict) else {}
 
 
 def _is_name(text: Any) -> bool:

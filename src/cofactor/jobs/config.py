@@ -21,7 +21,7 @@ from cofactor.jobs.settings import Settings
 from cofactor.kinds import KINDS
 from cofactor.local.devices import refuse as refuse_device
 from cofactor.methods import catalog
-from cofactor.methods.build import AUTO, refuse, refuse_dealt
+from cofactor.methods.build import AUTO, PRIVATE_FORM, refuse, refuse_dealt
 from cofactor.methods.refusals import no_private
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
@@ -57,6 +57,7 @@ class Config(Settings):
 
     def __post_init__(self) -> None:
         """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
+        asked = self.method
         object.__setattr__(self, "method", self._settled_method())
         refuse(self.method, self.plan, self.options, features=self.features, groups=self.group_by)
         if (self.split or 1) > 1:
@@ -65,6 +66,8 @@ class Config(Settings):
             known = ", ".join(catalog.names("boolean"))
             raise CofactorError(f"--boolean: expected a method for zeros and ones ({known}), found {self.method!r}.")
         object.__setattr__(self, "boolean", self.kind == "boolean")
+        if self.epsilon is not None and asked in ("exact", AUTO) and self.kind == "real":
+            object.__setattr__(self, "why", PRIVATE_FORM)
         if not self.inputs:
             raise CofactorError("expected at least one input file, found none.")
         self._check_words()

@@ -45,15 +45,17 @@ def read_text(path: Path, options: Options) -> Table:
     """Read a ``.csv`` / ``.tsv`` file, zipped or not.
 
     A header is found by itself unless ``options.header`` says so. A first column without a header name, or of
-    distinct text, names the rows. Columns of text and those in ``options.obs`` go to obs.
+    distinct text, names the rows. Columns of text and those in ``options.obs`` go to obs. Where nothing may be guessed,
+    the first line must be one of names, and it alone says what is a feature.
     """
     with open_text(path) as file:
         lines = rows(file, path)
         head = list(islice(lines, _SAMPLE))
-        if not head:
+        if not options.guesses:
+            check_names(head[0][1] if head else [], path)
+        elif not head:
             raise DataError(f"{path}: expected rows of numbers, found an empty file.")
-        header = options.header if options.guesses else begins_with_names(head[0][1], path)
-        names, body = split_header(head, header)
+        names, body = split_header(head, options.header if options.guesses else True)
         width = len(head[0][1] if names is None else names)
         layout = _layout(path, names, body, options)
         checked = same_width(chain(body, lines), width, path, first=head[0][0])
@@ -90,18 +92,18 @@ def _pointed(cell: str) -> str:
     return cell.replace(",", ".") if "," in cell and _COMMA.fullmatch(cell) else cell
 
 
-def begins_with_names(first: list[str], path: Path) -> bool:
-    """Whether a first line is a header by itself, whatever follows: names alone, or numbers alone; else refuse it.
+def check_names(first: list[str], path: Path) -> None:
+    """Refuse a first line that is no header, whatever follows it: of a private run nothing may be guessed.
 
-    In a private run nothing may be guessed: a row that is taken for a header would be published as names of features.
+    A row that is taken for a header would be published as names of features; and without a header a file that loses its
+    only row would not say how many features there are.
     """
-    numbers = [is_number(cell) for cell in first if cell.strip().lower() not in MISSING]
-    if any(numbers) and not all(numbers):
+    known = [cell for cell in first if cell.strip().lower() not in MISSING]
+    if not known or any(map(is_number, known)):
         raise DataError(
-            f"{path}: expected names alone, or numbers alone, in the first line of a file for a private run, found "
-            "both; begin it with the names of all columns."
+            f"{path}: expected names of all columns, none of them a number, in the first line of a file for a private "
+            "run, found another one or none; write one above the rows."
         )
-    return not any(numbers)
 
 
 def same_width(lines: Iterable[Row], width: int, path: Path, *, first: int) -> Iterator[Row]:
@@ -169,7 +171,8 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], options: Optio
     columns = range(len(body[0][1]) if names is None else len(names))
     cells = [row for _, row in body]
     unnamed = names is not None and len(names) > 1 and names[0] in ("", "Unnamed: 0")
-    text = [i for i in columns if (i == 0 and unnamed) or not is_numeric(_column(cells, i))]
+    guessed = [i for i in columns if options.guesses and not is_numeric(_column(cells, i))]
+    text = sorted({*guessed, *([0] if unnamed or (not options.guesses and names and names[0] in obs) else [])})
     others = set(text) | {i for i in columns if names is not None and names[i] in obs}
     features = [i for i in columns if i not in others]
     if not features:
