@@ -147,9 +147,7 @@ def page(path: str) -> None:
             for those in cells
         ]
         worst = max(f.loss / f.floor for f in line)
-        print(
-            f"| {name} {n} x {m} | {clients}{', secure' if secure else ''} | {' | '.join(losses)} | {worst:.3f} |"
-        )
+        print(f"| {name} {n} x {m} | {clients}{', secure' if secure else ''} | {' | '.join(losses)} | {worst:.3f} |")
 
 
 if __name__ == "__main__":

@@ -252,7 +252,9 @@ def test_ratings_come_as_parquet_with_dates_and_as_clicks(tmp_path: Path) -> Non
     np.testing.assert_array_equal(clicks.X.toarray(), [[1, 1], [1, 0]])
 
 
-@pytest.mark.parametrize("text", ["", "\n", "0,1\n1,2\n", "0.5,\n1,2\n", "<0.1,positive,0.731\n1,2,3\n", "nan,nan\n1,2\n"])
+@pytest.mark.parametrize(
+    "text", ["", "\n", "0,1\n1,2\n", "0.5,\n1,2\n", "<0.1,positive,0.731\n1,2,3\n", "nan,nan\n1,2\n"]
+)
 def test_a_file_of_a_private_run_begins_with_names_whatever_rows_it_has(tmp_path: Path, text: str) -> None:
     """A row that looked like names became public; a file without names that lost its only row was refused alone."""
     (tmp_path / "a.csv").write_text(text)

@@ -187,7 +187,7 @@ def _show_clients(result: Evaluation) -> None:
     for line in result.clients:
         table.add_row(line.client, str(line.rows), *cells(line, "-"))
     table.add_section()
-    table.add_row("all", str(sum(c.rows for c in result.clients)), *cells(result, ""), style="bold")
+    table.add_row("all", str(sum(c.rows for c in result.clients) or "-"), *cells(result, ""), style="bold")
     Console().print(table)
 
 

@@ -32,7 +32,7 @@ Outcome = tuple[Any, Exception | None]
 
 
 class Terms(NamedTuple):
-    """What all hosts of a run are told: ``checked`` data are not checked again, ``stacks`` allows tiny ones to be."""
+    """What all hosts are told: ``checked`` data are not checked again, tiny ones are stacked (``stacks``) or masked."""
 
     method: Method
     seed: int
@@ -152,7 +152,8 @@ def settle(hosted: Hosted, dtype: np.dtype[Any]) -> None:
     terms, count = hosted.terms, min(hosted.threads, len(hosted.data))
     pool = ThreadPoolExecutor(count) if count > 1 and not terms.streams else None
     data = kinds.as_dtype(hosted.data, kinds.common(terms.method, [dtype]))
-    host = Steady(terms.method, data, terms.seed, first=hosted.first, pool=pool, stacks=terms.stacks)
+    own: Any = {"first": hosted.first, "pool": pool, "stacks": terms.stacks, "masks": not terms.stacks}
+    host = Steady(terms.method, data, terms.seed, **own)
     host.kept["number"] = hosted.number
     hosted.host, hosted.data = host, []
 

@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 from cofactor.engines import secure
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Work
+from cofactor.engines.ends import bring_found
 from cofactor.engines.flare_format import FormatError, order_of, refusal, reply_to
 from cofactor.engines.flare_refusals import Refused
 from cofactor.engines.host import Host
@@ -29,7 +30,7 @@ from cofactor.types import Array, Data, Local, Message, Shared
 
 Ops = Mapping[str, Callable[[Any], Any]]
 WORK: dict[str, Callable[..., Any]] = {
-    work.__name__: work for work in (secure.new_keys, secure.token, secure.answer, secure.check_scale)
+    work.__name__: work for work in (secure.new_keys, secure.token, secure.answer, secure.check_scale, bring_found)
 }
 """All that a server may ask a client to do besides stepping; nothing else can be named."""
 AFTER_STEP: dict[str, Callable[..., Any]] = {secure.bring.__name__: secure.bring}
@@ -131,7 +132,7 @@ class Member:
     before: _Before | None = None
 
     def __post_init__(self) -> None:
-        self.host = Host(self.method, [self.data], self.seed, first=self.number, stacks=False)
+        self.host = Host(self.method, [self.data], self.seed, first=self.number, stacks=False, masks=self.masks)
         self.threads = ThreadpoolController()
         shape = self.method.start(self.data.shape[1], np.random.default_rng(0)).factor.shape
         self.shape = tuple(shape)

@@ -103,6 +103,11 @@ def _said(client: int, arguments: Any, reply: Any) -> bool:
     return own and found.client == client and found.session == terms.tag
 
 
+def _found(client: int, arguments: Any, reply: Any) -> bool:
+    """Whether there is something to add up under masks in the end; not what."""
+    return isinstance(reply, dict) and (not reply or (_own_bytes(client, reply) and not reply[client]))
+
+
 def _own_bytes(client: int, reply: Any) -> bool:
     """Whether a client speaks for itself and for nobody else."""
     return isinstance(reply, dict) and set(reply) == {client} and isinstance(reply[client], bytes)
@@ -129,5 +134,6 @@ WORKS: Mapping[str, Check] = {
     "answer": _said,
     "check_scale": _nothing,
     "bring": _brought,
+    "bring_found": _found,
 }
 """What the work of secure summation returns, by its name."""

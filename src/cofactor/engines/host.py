@@ -61,13 +61,14 @@ class Host:
         first: int = 0,
         pool: ThreadPoolExecutor | None = None,
         stacks: bool = True,
+        masks: bool = False,
     ) -> None:
         self.method, self.seed, self.first = method, seed, first
         self.traits, self.count = method.traits, len(data)
         self.units = [_Unit(np.array([j]), X, arrays.where(X)) for j, X in enumerate(data, first)]
         self.placed = any(unit.where == "device" for unit in self.units)
         self.pool = None if self.placed else pool  # one queue of work is all that a device has
-        self.stage, self.unstacked = -1, stacks
+        self.stage, self.unstacked, self.masks = -1, stacks, masks
         self.open = stacks and self.traits.allowance is None
         self.own: dict[int, tuple[Array, Array]] = {}
         self.kept: dict[str, Any] = {}
@@ -141,7 +142,7 @@ class Host:
         return Local(np.concatenate([part.codes for part in parts]), memory), _as_sent(messages)
 
     def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
-        """Let every client find its codes for the final factor, and do its work."""
+        """Let every client find its codes for the final factor, and do its work; under masks findings stay here."""
         self._remember()
         codes: list[Any] = [None] * self.count
         findings: list[Any] = [None] * self.count
@@ -159,6 +160,9 @@ class Host:
                     findings[place] = work[place](Client(int(j), X, codes[place], self.own.get(int(j))), factor)
 
         self._each(finish, self.units)
+        if self.masks:
+            self.kept["found"] = dict(enumerate(findings, self.first))
+            return Finished(codes)
         return Finished(codes, findings if work else [], used_by(map(weight, codes)) if self.open else None)
 
     def data(self) -> list[Data]:
@@ -206,10 +210,15 @@ class Host:
 
     @contextmanager
     def _blame(self, client: int, when: str) -> Iterator[None]:
-        """Name the client and the moment in every error; in a private run others hear no more than that."""
-        told = None if self.traits.allowance is None else f"client {client}, {when}: {UNTOLD}"
+        """Name the client and the moment in every error; in a private run others hear no more than that.
+
+        There warnings of arithmetic would tell of a row, too.
+        """
+        private = self.traits.allowance is not None
+        told = f"client {client}, {when}: {UNTOLD}" if private else None
         try:
-            yield
+            with np.errstate(all="ignore" if private else None):
+                yield
         except CofactorError as error:
             error.told = error.told or told
             raise

@@ -48,7 +48,8 @@ def opened(
         threads = workers or team.threads()
         count = 1 if plan.stream else min(threads, len(held.data))
         with _blas(team, threads, len(held.data)), _pool(count) as pool, lend(min(threads, most())):
-            host = Host(method, held.data, plan.seed, first=held.first, pool=pool, stacks=not plan.secure)
+            own: Any = {"first": held.first, "pool": pool, "stacks": not plan.secure, "masks": plan.secure}
+            host = Host(method, held.data, plan.seed, **own)
             yield TeamSession(team, host, held)
 
 

@@ -34,7 +34,7 @@ from cofactor.kinds.measure import Measure
 from cofactor.kinds.numbers import GAPPED
 from cofactor.local import arrays, devices
 from cofactor.method import Method
-from cofactor.methods.build import AUTO, About, Facts, about, build, refuse, settle
+from cofactor.methods.build import About, Facts, about, build, refuse, settle
 from cofactor.methods.foreseen import foreseen
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
@@ -155,11 +155,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         data = given.weigh(held, whole)
         facts = clients.facts(data, plan)
         rank = self._rank(facts, data)
-        if chosen == AUTO:
-            self.choice_ = settle(AUTO, rank, plan, facts)
-            chosen = self.choice_.method
-        elif chosen == "exact" and plan.privacy is not None:
-            self.choice_ = Choice(chosen, PRIVATE_FORM)
+        if isinstance(chosen, str) and (said := settle(chosen, rank, plan, facts)).why:
+            self.choice_, chosen = said, said.method
         method, plan = build(chosen, rank, plan, facts, options)
         mind(foreseen(method, facts))
         formed = clients.in_form(data, method)

@@ -189,7 +189,8 @@ class ClientJob:
         cells = LOCAL_CELLS + 1 if rows is None else rows * features
         kind = kinds.KINDS[method.traits.kind]
         compares = kind.compares and not (private or config.secure or union) and cells <= LOCAL_CELLS
-        close = Conclude(kind, formed, run.name, run.own, config.seed, private, compares, rows=table.row_names)
+        more: Any = {"rows": table.row_names, "masks": config.secure}
+        close = Conclude(kind, formed, run.name, run.own, config.seed, private, compares, **more)
         self.facts = facts
         self.member = Member(
             formed,

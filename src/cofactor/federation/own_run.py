@@ -25,7 +25,7 @@ from cofactor.engines.history import Round, stage_of
 from cofactor.files import atomic
 from cofactor.jobs import new_rows
 from cofactor.jobs.client_folder import ClientFolder
-from cofactor.jobs.conclude import Conclude
+from cofactor.jobs.conclude import Conclude, Finding
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.method import Method
@@ -272,9 +272,9 @@ class Closing:
         found = self.conclude(client, factor)
         kind = self.conclude.kind
         tally = kind.tally(self.conclude.method, client.data, client.codes, factor)
-        alone = None if found is None or found.own is None else kind.score(found.own).error
+        alone = kind.score(found.own).error if isinstance(found, Finding) and found.own is not None else None
         score = ClientScore(self.run.name, client.data.shape[0], *kind.score(tally), local_error=alone)
         self.run.end(factor, self.names, score, self.prepared)
-        if found is None:
-            return None
+        if not isinstance(found, Finding):  # nothing, or what is added up under masks
+            return found
         return {"rows": found.rows, "tally": np.asarray(found.tally, float), "own": found.own, "summary": found.summary}

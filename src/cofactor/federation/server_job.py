@@ -90,7 +90,7 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
     method, plan = terms.made(facts)
     _settle(clients, place, facts, dtype, questions.learned(made.steps))
     names = _names(clients, found)
-    engine = Flare(clients, features, _Reading(terms.names, features, method))
+    engine = Flare(clients, features, _Reading(terms.names, features, method, silent=terms.config.apart))
     remotes: list[Any] = [Remote(said[j].rows, features) for j in sorted(said)]
     inputs = Inputs(terms.names, remotes, made.names(names), [""] * len(terms.names), known)
     rounds = None if plan.stream else plan.limit(method)
@@ -229,18 +229,18 @@ def _folder(out: Path, job: Job, said: dict[int, Said]) -> RunFolder:
 class _Reading:
     """Check what clients say at the end, and make it what a client of this machine would have said."""
 
-    def __init__(self, names: list[str], features: int, method: Method) -> None:
+    def __init__(self, names: list[str], features: int, method: Method, *, silent: bool) -> None:
         self.names, self.features, self.method = names, features, method
-        self.kind, self.private = kinds.KINDS[method.traits.kind], method.traits.allowance is not None
+        self.kind, self.silent = kinds.KINDS[method.traits.kind], silent
 
     def __call__(self, client: int, found: Any) -> Finding | None:
-        """Return the finding; in a private run there is none, and in others there is one."""
-        if found is None and self.private:
+        """Return the finding; with noise or masks there is none, and otherwise there is one."""
+        if found is None and self.silent:
             return None
         match found:
             case {"rows": int(rows), "tally": tally, "own": own, "summary": Message() | None as summary, **rest}:
                 whole = self._adds_up(tally) and (own is None or self._adds_up(own))
-                if not rest and not self.private and rows >= 0 and whole and self._describes(summary):
+                if not rest and not self.silent and rows >= 0 and whole and self._describes(summary):
                     return Finding(self.names[client], rows, tally, own, summary)
         raise FormatError("expected what a client finds.")
 

@@ -39,10 +39,25 @@ class Finding(NamedTuple):
     listed: Array | None = None
     apart: Array | None = None
 
+    def flat(self) -> Array:
+        """Return what adds up over clients as one array: the only thing that is said under masks."""
+        held = [] if self.held is None else self.held
+        return np.array([1.0, float(len(self.tally)), *self.tally, *held])
+
+    @classmethod
+    def of_all(cls, sums: Array) -> Finding:
+        """Return the finding of all clients together, from the sum of theirs; their rows are not known."""
+        clients, said, *numbers = sums
+        size = round(said / clients)
+        return cls("", 0, np.array(numbers[:size]), held=np.array(numbers[size:]) if len(numbers) > size else None)
+
 
 @dataclass(frozen=True)
 class Conclude:
-    """The last work of one client. In a private run it writes its errors into its own folder and says nothing."""
+    """The last work of one client, which writes its errors into its own folder where they are nobody else's business.
+
+    In a private run it says nothing, and under ``masks`` only what is added up.
+    """
 
     kind: Kind
     method: Any
@@ -54,9 +69,14 @@ class Conclude:
     held: Any = None
     rows: list[str] | None = None
     scale: Array | None = None
+    masks: bool = False
 
-    def __call__(self, client: Client, factor: Array) -> Finding | None:
-        """Write codes and pictures; return the finding that all may see."""
+    def __call__(self, client: Client, factor: Array) -> Finding | Array | None:
+        """Write codes and pictures; return the finding that all may see, or that is added up."""
+        with np.errstate(all="ignore" if self.private else None):  # a warning would tell of a row
+            return self._found(client, factor)
+
+    def _found(self, client: Client, factor: Array) -> Finding | Array | None:
         X, W = client.data, client.codes
         self.folder.write_codes(W if self.scale is None else self._own_codes(X, factor, self.scale), self.rows)
         apart = None
@@ -65,15 +85,20 @@ class Conclude:
             self.folder.write_own(V)
             apart = W.sum(axis=0) * np.array([factor.sum(axis=1), V.sum(axis=1)])
         tally = self.kind.tally(self.method, X, W, factor)
-        if self.private:
+        if self.private or self.masks:
             error, rmsd = self.kind.score(tally)
             self.folder.write_json("evaluation.json", ClientScore(self.name, X.shape[0], error, rmsd))
+        if self.private:
             return None
         if self.kind.pictures is not None:
             self.folder.write_pictures(self.kind.pictures(X, W, factor))
         found = Finding(self.name, X.shape[0], tally, apart=apart)
         if self.held is not None:
-            return _judged(found, self.method.layout, client, factor, self.held)
+            found = _judged(found, self.method.layout, client, factor, self.held)
+        if self.masks:
+            return found.flat()
+        if self.held is not None:
+            return found
         return self._compared(found, client, factor) if self.compares else found
 
     def _own_codes(self, X: Data, factor: Array, scale: Array) -> Any:

@@ -179,6 +179,11 @@ class Config(Settings):
         return Privacy(self.epsilon, self.delta, unit, self.clip, self.insecure_noise_seed, **more)
 
     @property
+    def apart(self) -> bool:
+        """Whether what one client holds or finds alone is not to be seen: with noise, or under masks."""
+        return self.epsilon is not None or self.secure
+
+    @property
     def method_options(self) -> dict[str, Any]:
         """The options that the method is made with: those of its kind, and those that were given."""
         usual = KINDS[self.kind].options if self.privacy is None else {}

@@ -20,7 +20,7 @@ from cofactor.engines.outcome import Run
 from cofactor.engines.secure import Secure
 from cofactor.engines.totals import totals
 from cofactor.jobs import new_rows, preparing
-from cofactor.jobs.conclude import Conclude
+from cofactor.jobs.conclude import Conclude, Finding
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.journal import Journal
@@ -87,12 +87,12 @@ def fit(
     with ExitStack() as held, place.guard("the inputs"):
         job = prepare(config.absolute(), place)
         found = hashes(job.config, job.inputs, place)
-        lines = place.together("the clients", describe(job, {} if job.private else found))
+        lines = place.together("the clients", describe(job, {} if job.config.apart else found))
         place.alone("the run folder", lambda: held.enter_context(RunFolder(out).held()))
         place.alone("the run folder", lambda: RunFolder.free(out))
         keys = keys_of(job, RunFolder(out))
         parties = dict(place.together("the keys", [(name, Party.of(name, key)) for name, key in keys.items()]))
-        if job.private:  # rows and hashes are the clients' own
+        if job.config.apart:  # rows and hashes are the clients' own
             for line in describe(job, found):
                 RunFolder(out).client(line.client).write_json("input.json", {"rows": line.rows, "sha256": line.sha256})
         folder = place.alone("the run folder", lambda: _create(out, job, lines, parties))
@@ -149,10 +149,10 @@ def prepare(config: Config, place: Place, known: Mapping[str, Array] | None = No
 
 
 def _facts(config: Config, inputs: Inputs, place: Place, clients: int) -> Facts:
-    """Return what a method may know of the data: in a private run no process says how many rows it has."""
+    """Return what a method may know of the data: with noise or masks no process says how many rows it has."""
     features = int(inputs.data[0].shape[1])
     lacking = None if inputs.known is None else groups(inputs.known, features)
-    if config.privacy is not None:
+    if config.apart:
         return Facts(clients, features, config.plan.rows, lacking)
     return Facts(clients, features, place.total("the rows", sum(X.shape[0] for X in inputs.data)), lacking)
 
@@ -160,8 +160,8 @@ def _facts(config: Config, inputs: Inputs, place: Place, clients: int) -> Facts:
 def _check_sizes(config: Config, facts: Facts) -> None:
     """Refuse a rank or a picture that the data have no room for."""
     features = facts.features or 1
-    pixels = int(np.prod(config.image_shape or features))
-    limit = min(facts.rows or features, features)
+    config.masks(facts.clients)  # refused for too few, before anything is written
+    pixels, limit = int(np.prod(config.image_shape or features)), min(facts.rows or features, features)
     if config.rank > limit:
         rows = "" if facts.rows is None else f"the smaller of {facts.rows} rows and "
         raise CofactorError(f"rank: expected at most {limit} ({rows}{features} features), found {config.rank}.")
@@ -206,9 +206,8 @@ def _carrier(job: Job) -> Engine:
 def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFolder:
     """Run the job, and write what came out; the evaluation comes last, and says that the run is over."""
     inputs, config, engine = job.inputs, job.config, _carrier(job)
-    apart = job.private or job.plan.secure  # what one client finds alone is not to be seen
     alike = job.kind.compares and inputs.known is None
-    compares = alike and not apart and is_small(inputs.data, job.place)
+    compares = alike and not job.config.apart and is_small(inputs.data, job.place)
     streams = job.plan.stream is not None
     keys, asked = keys_of(job, folder), job.prepared.asked
     journal = Journal(job.place, folder, job.names, job.method, callbacks, compares, streams, keys, asked)
@@ -217,7 +216,7 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     known: Any = [own or [None] * len(inputs.names) for own in (inputs.held, inputs.rows, inputs.scales)]
     work = [
         Conclude(job.kind, job.method, name, folder.client(name), config.seed, job.private, compares, *own)
-        for name, *own in zip(inputs.names, *known, strict=True)
+        for name, *own in zip(inputs.names, *known, [job.plan.secure] * len(inputs.names), strict=True)
     ]
     outcome = run(
         job.method,
@@ -273,7 +272,7 @@ def _write(
     folder.seal(ends)
     config, names = job.config, job.inputs.feature_names
     rows, more = job.kind.public(job.method) if job.kind.public else (None, {})
-    more = {**more, **new_rows.public(config), **job.prepared.arrays, **({} if scores is None else {SCORES: scores})}
+    more |= {**new_rows.public(config), **job.prepared.arrays, **({} if scores is None else {SCORES: scores})}
     if job.inputs.titles is not None:
         more["titles"] = np.array(job.inputs.titles)
     if outcome.clustergram is not None and outcome.silhouette is not None:
@@ -290,11 +289,12 @@ def _write(
         folder.write_json("privacy.json", spent)
         result = replace(ending(outcome, job.names), privacy=spent, remark=outcome.remark or job.foreseen or None)
     else:
-        found = passports(outcome.findings, outcome, factors, names=names, seed=config.seed)
+        findings = [Finding.of_all(sums) for sums in outcome.findings] if job.config.apart else outcome.findings
+        found = passports(findings, outcome, factors, names=names, seed=config.seed)
         if found:
             folder.write_json("passports.json", [passport_record(p, best) for p in found])
-        match = matches(found, outcome.findings)
-        result = evaluation(job.kind, outcome.findings, outcome, config, match=match, names=job.names, features=names)
+        more = {"match": matches(found, findings), "names": job.names, "features": names}
+        result = evaluation(job.kind, findings, outcome, config, **more)
     folder.write_json("evaluation.json", result)
     if job.private:
         folder.checkpoint.remove()  # it holds states of clients

@@ -41,6 +41,7 @@ BARE = (
     "clients with no more rows than there are components ({k}): {clients}. What such a client sends can be solved for "
     "its rows; take fewer components, larger clients, or secure summation."
 )
+UNTOLD = "Errors were added up under masks: that of each client is in its own folder, clients/NAME/evaluation.json."
 LOCAL_CELLS = 2 * 10**8
 """Clients are compared with their own local fits up to this many cells in all; beyond, it would double the work."""
 
@@ -67,7 +68,7 @@ def ending(outcome: Run, names: Sequence[str]) -> Evaluation:
 
 def remarks(result: Evaluation) -> list[str]:
     """Say what somebody who reads the errors of a run should know of it."""
-    lines = []
+    lines = [UNTOLD] if result.error is not None and not result.clients else []
     if not result.converged:
         why = result.ended or "the rounds were used up"
         lines.append(f"Not converged: {why}; more --rounds, or a larger --tol, would end it.")
@@ -103,7 +104,10 @@ def evaluation(
     names: Sequence[str],
     features: Sequence[str] | None = None,
 ) -> Evaluation:
-    """Return the errors of every client and of all rows, and what else the findings tell."""
+    """Return the errors of every client and of all rows, and what else the findings tell.
+
+    Under masks there is one finding, that of all clients together.
+    """
 
     def score(tally: Array) -> Score:
         return kind.score(tally)
@@ -120,8 +124,8 @@ def evaluation(
     ]
     return replace(
         ending(outcome, names),
-        error=score(np.sum([found.tally for found in findings], axis=0)).error,
-        clients=clients,
+        error=score(np.sum([found.tally for found in findings], axis=0)).error if findings else None,
+        clients=[] if config.secure else clients,
         match=match,
         parts=_parts(kind, findings, config),
         shows=shows(kind, findings, outcome, secure=config.secure),
@@ -148,7 +152,7 @@ def _own_shares(apart: Array | None) -> dict[str, Any]:
 
 def _parts(kind: Kind, findings: Sequence[Finding], config: Config) -> list[Part]:
     """Training and held-out ratings."""
-    if kind.name != "ratings":
+    if kind.name != "ratings" or not findings:
         return []
     _, _, squares, count, ratings = np.sum([found.tally for found in findings], axis=0)
     parts = [Part("training", int(ratings), root(squares, count) if count else None)]
@@ -221,9 +225,7 @@ def add_pooled(folder: RunFolder) -> Evaluation:
     factors = [run(method, [stacked], plan).factor for plan in plans]
     tallies = [[kind.tally(method, X, refit(X, H), H) for X in data] for H in factors]
     best = min(tallies, key=lambda found: overall(kind, found).error)
-    clients = [
-        replace(line, pooled_error=kind.score(tally).error) for line, tally in zip(result.clients, best, strict=True)
-    ]
+    clients = [replace(line, pooled_error=kind.score(tally).error) for line, tally in zip(result.clients, best)]
     result = replace(result, clients=clients, pooled_error=overall(kind, best).error)
     folder.write_json("evaluation.json", result)
     return result

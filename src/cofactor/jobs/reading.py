@@ -277,11 +277,11 @@ def _held_out(config: Config, R: Any) -> ratings_split.RatingsSplit:
 
 
 def hashes(config: Config, inputs: Inputs, place: Place) -> dict[str, str]:
-    """Return the SHA-256 of every file, which process 0 reads; in a private run only of those of the clients here.
+    """Return the SHA-256 of every file, which process 0 reads; with noise or masks only of those of the clients here.
 
     The plain hash of a file tells whoever guesses its contents that the guess is right, so it stays with its client.
     """
-    if config.privacy is not None:
+    if config.apart:
         return {path: sha256(Path(path)) for path in dict.fromkeys(inputs.sources)}
     return place.alone("the hashes", lambda: {path: sha256(Path(path)) for path in dict.fromkeys(config.inputs)})
 

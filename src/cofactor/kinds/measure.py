@@ -32,4 +32,5 @@ def overall(kind: Kind, tallies: Sequence[Array]) -> Score:
 def here(kind: Kind, method: Any, data: Sequence[Any], codes: Sequence[Array], factor: Array) -> list[Array]:
     """Return the tallies of clients whose data and codes are both here: those of a private run leave no process."""
     both = zip(data, codes, strict=True) if len(codes) == len(data) else ()
-    return [kind.tally(method, X, W, factor) for X, W in both]
+    with np.errstate(all="ignore"):  # a warning would tell of a row
+        return [kind.tally(method, X, W, factor) for X, W in both]

@@ -18,8 +18,8 @@ from cofactor.types import CofactorError, Data
 
 AUTO = "auto"
 PRIVATE_FORM = (
-    "dp-moments, in the place of exact: with privacy its factor is made of two noisy moments of all rows, which cost less "
-    "noise than its statistics of many rounds."
+    "dp-moments, in the place of exact: with privacy its factor is made of two noisy moments of all rows, which takes "
+    "less noise than its statistics of many rounds."
 )
 """Said of the default method in a private run."""
 
@@ -40,12 +40,13 @@ class Facts:
 
 
 def settle(name: str, rank: int, plan: Plan, facts: Facts) -> Choice:
-    """Return the method that a name stands for, and why it was chosen where the name is "auto".
+    """Return the method that a name stands for, and why, where another one was asked for or runs in its place.
 
     With privacy or secure sums nothing about the data may be looked at, so that "auto" is the default method.
     """
     if name != AUTO:
-        return Choice(catalog.find(name, AUTO).name, "")
+        private = name == "exact" and plan.privacy is not None
+        return Choice(catalog.find(name, AUTO).name, PRIVATE_FORM if private else "")
     if plan.privacy is not None:
         return Choice("exact", f"{PRIVATE_FORM} Of the data nothing else may be looked at.")
     if plan.secure:

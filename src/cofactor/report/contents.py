@@ -60,9 +60,14 @@ class Folder:
         return self.privacy is not None and self.evaluation.error is None and not self.evaluation.clients
 
     @property
+    def apart(self) -> bool:
+        """Whether nothing is told of single clients: with noise, or where even errors were added up under masks."""
+        return self.withheld or (self.manifest.masks is not None and not self.evaluation.clients)
+
+    @property
     def client_names(self) -> list[str]:
         """The clients of the run."""
-        return [c.client for c in (self.manifest.inputs if self.withheld else self.evaluation.clients)]
+        return [c.client for c in (self.manifest.inputs if self.apart else self.evaluation.clients)]
 
 
 def read(path: Path) -> Folder:
@@ -143,12 +148,12 @@ def _check_sizes(folder: Folder) -> None:
     k, c = len(folder.factor.H), len(folder.evaluation.clients)
     if not folder.history:
         raise CofactorError("history.jsonl: expected at least one round, found none.")
-    if not folder.withheld and not c:
+    if not folder.apart and not c:
         raise CofactorError("evaluation.json: expected at least one client, found none.")
     if not folder.withheld and folder.evaluation.error is None:
         raise CofactorError("evaluation.json: expected the key 'error', found none.")
     for i, given in enumerate(folder.manifest.inputs):
-        there = folder.withheld or not given.path  # data of clients elsewhere
+        there = folder.apart or not given.path  # data of clients elsewhere
         if not there and (given.rows is None or given.sha256 is None):
             raise CofactorError(f"manifest.json: inputs[{i}]: expected the keys 'rows' and 'sha256', found no such.")
     match = folder.evaluation.match

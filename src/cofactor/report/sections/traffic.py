@@ -185,7 +185,7 @@ def verdict(folder: Folder) -> Verdict:
         return Verdict(
             False, f"Clients sent different shapes of {', '.join(different)}: check whether they follow the rows."
         )
-    if folder.withheld:
+    if folder.apart:
         return Verdict(None, "Every array had one shape at all clients; how many rows they hold was not released.")
     counts = {rows[r.client] for r in folder.ledger if r.client in rows}
     if len(counts) < 2:
