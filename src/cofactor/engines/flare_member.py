@@ -281,6 +281,7 @@ class Member:
         if factor.shape != self.shape:
             raise Refused("order")
         try:
-            self._finish(factor)
+            with np.errstate(all="ignore"):
+                self._finish(factor)
         except Exception:
             LOG.exception("the codes for the final factor could not be found or written")
