@@ -196,3 +196,24 @@ def test_memory_is_bounded(tmp_path):
     found = subprocess.run([sys.executable, "-c", PROGRAM, path], check=True, capture_output=True, text=True)
     path.unlink()
     assert float(found.stdout) < 250
+
+
+@pytest.mark.parametrize(
+    ("parts", "refused"), [([1.7e308, 1.7e308], "found inf"), ([3.0, -1.0], ""), ([1.0, -3.0], "found -2")]
+)
+def test_cells_that_are_stored_in_parts_are_checked_as_their_sum(tmp_path, parts, refused):
+    """On disk as in memory: a sum that is infinite was found in the first round, after a private run was charged."""
+    stored = {
+        "data": np.array(parts),
+        "indices": np.array([1, 1]),
+        "indptr": np.array([0, 2]),
+        "shape": np.array([1, 3]),
+    }
+    np.savez(tmp_path / "x.npz", format=b"csr", **stored)
+    held = load.read(tmp_path / "x.npz", blocks=True).X
+    assert held.sparse
+    if refused:
+        with pytest.raises(DataError, match=refused):
+            held.check()
+    else:
+        assert held.check() is held
