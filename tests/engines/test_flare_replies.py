@@ -281,7 +281,7 @@ def test_no_reply_to_any_order_is_an_error_of_the_run(tmp_path):
     """Whole frames with wrong contents, for every verb: used if it is what it should be, else that client is named."""
     found, draw = recorded(tmp_path), random.Random(5)
     assert set(found) == {*VERBS, *WORK, *AFTER_STEP} - {"do"}
-    reading = server_job._Reading(NAMES, 8, catalog.make("exact", 3))
+    reading = server_job._Reading(NAMES, 8, catalog.make("exact", 3), silent=False)
     for verb, (order, reply) in found.items():
         said, named = {**reply, "run": "r", "seq": 1}, 0
         for i in range(250):
