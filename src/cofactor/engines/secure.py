@@ -173,8 +173,9 @@ class SecureSession:
         clients = tuple(sorted(_merged(self.session.everywhere(ends.bring_found))))
         if len(clients) < MIN_CLIENTS:
             return []
-        name, more = self.session.everywhere(token)[0], {"registry": self.registry, "ask": self._ask}
-        return [ends.total(add_messages(name, clients, ends.SCHEMA, blame=self.blame, **more)[0])]
+        name = self.session.everywhere(token)[0]
+        more: Any = {"registry": self.registry, "ask": self._ask, "blame": self.blame}
+        return [ends.total(add_messages(name, clients, ends.SCHEMA, **more)[0])]
 
 
 def check_parts(method: Method, participants: int) -> None:

@@ -41,8 +41,8 @@ class Finding(NamedTuple):
 
     def flat(self) -> Array:
         """Return what adds up over clients as one array: the only thing that is said under masks."""
-        held = [] if self.held is None else self.held
-        return np.array([1.0, float(len(self.tally)), *self.tally, *held])
+        held = np.zeros(0) if self.held is None else self.held
+        return np.concatenate([[1.0, float(len(self.tally))], self.tally, held])
 
     @classmethod
     def of_all(cls, sums: Array) -> Finding:

@@ -293,8 +293,8 @@ def _write(
         found = passports(findings, outcome, factors, names=names, seed=config.seed)
         if found:
             folder.write_json("passports.json", [passport_record(p, best) for p in found])
-        more = {"match": matches(found, findings), "names": job.names, "features": names}
-        result = evaluation(job.kind, findings, outcome, config, **more)
+        told: Any = {"match": matches(found, findings), "names": job.names, "features": names}
+        result = evaluation(job.kind, findings, outcome, config, **told)
     folder.write_json("evaluation.json", result)
     if job.private:
         folder.checkpoint.remove()  # it holds states of clients
