@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from cofactor import metrics, summaries
+from cofactor.combine.summaries import search
 from cofactor.data import synthetic
+from cofactor.engines.over import SURE
 from cofactor.local.refit import refit
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
+from cofactor.select.matching import cosines
 from cofactor.types import CofactorError
 
 
@@ -187,3 +190,15 @@ def test_summaries_of_different_features_are_a_clear_error(union):
     other = summaries.Summary(np.ones((5, 39)), np.eye(5), 10.0, 1.0)
     with pytest.raises(CofactorError, match=r"40.*39|39.*40"):
         summaries.fit([*union, other], 5)
+
+
+def test_components_that_other_seeds_do_not_find_are_named_and_few_others():
+    """Few rows of noise at so many components: some come back from every seed, others from hardly any."""
+    Xs = np.array_split(np.random.default_rng(0).exponential(size=(80, 40)), 2)
+    union = [summarize(X, 20, seed=j) for j, X in enumerate(Xs)]
+    found = [search(union, 10, seed=seed) for seed in range(6)]
+    named = np.array([f.stability < SURE for f in found])
+    lost = np.array([np.min([cosines(f.factor, g.factor) for g in found], axis=0) < SURE for f in found])
+    assert 10 <= lost.sum() <= 50
+    assert (named & lost).sum() >= 0.8 * lost.sum()
+    assert (named & ~lost).sum() <= 0.4 * (~lost).sum()

@@ -151,11 +151,11 @@ def test_auto_says_what_it_chose_and_why(clients):
 
 def test_components_that_another_seed_may_not_find_are_named():
     """Noise has no components. One client draws nothing, and has the same ones from every seed."""
-    X = np.random.default_rng(0).exponential(size=(200, 30))
+    X = np.random.default_rng(0).exponential(size=(60, 30))
     names = [f"gene{j}" for j in range(30)]
     assert FederatedNMF(6, random_state=0).fit(X).stability_ is None
     with pytest.warns(UserWarning, match=r"components may come out otherwise from another start: \d \(gene\d+, gene"):
-        model = FederatedNMF(6, random_state=0).fit([pd.DataFrame(part, columns=names) for part in (X[:100], X[100:])])
+        model = FederatedNMF(6, random_state=0).fit([pd.DataFrame(part, columns=names) for part in (X[:30], X[30:])])
     assert model.stability_.shape == (6,)
     assert model.stability_.min() < 0.9
 
@@ -166,7 +166,7 @@ def test_separated_components_raise_no_alarm(clients):
         Xs = synthetic.blocks(clients, 200 // clients, features=40, rank=4, scale=0.1, seed=seed).Xs
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="components may come out otherwise")
-            assert FederatedNMF(4, random_state=seed).fit(Xs).stability_.min() > 0.9
+            assert FederatedNMF(4, random_state=seed).fit(Xs).stability_.min() > 0.97
 
 
 def test_a_start_from_a_few_clients_raises_no_alarm_about_all():

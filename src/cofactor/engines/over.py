@@ -216,5 +216,5 @@ def in_order(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str,
 
 ALONE = 0.01
 """A component is made of one row where all others together have less than this share of the squares of its codes."""
-SURE = 0.9
+SURE = 0.97
 """A component whose partner in a restart that is as good has a smaller cosine than this may come out otherwise."""

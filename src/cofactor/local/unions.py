@@ -36,8 +36,11 @@ FINALISTS, LAST = 8, 2
 """Restarts that are left in the end, to say how sure the best one is, and those that are tried on all clients."""
 SETTLING = 24
 """Iterations of each finalist."""
-HAIR = 1e-2
-"""A finalist that misses so much more of all data, of what the best one misses, is as good as that one."""
+HAIR = 3e-2
+"""A finalist that misses so much more of all data, of what the best one misses, is as good as that one. On ten stored
+data sets 78 % of the components that other seeds do not find are named so, and 70 % with a third of it."""
+NEXT = 3
+"""With so many of the next best the best one is compared: another seed would hardly end at one of the others."""
 DRAWN = 4
 """Rows of codes that are drawn for each component of a summary: measured on faces and expression data, twice as few
 leave half of what can be gained, and all rows of the clients would gain as much again."""
@@ -186,10 +189,10 @@ def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: i
 
 
 def _as_good(found: list[Descent]) -> list[Array]:
-    """Return the factors of the first and of those that lose hardly more; none where there are no others."""
+    """Return the factors of the first and of the next best that lose hardly more; none where there are no others."""
     best = found[0]
     most = best.loss + HAIR * (best.loss + best.union.rest)
-    return [normalize(run.H) for run in found if run is best or run.loss <= most] if len(found) > 1 else []
+    return [normalize(run.H) for run in found[: 1 + NEXT] if run is best or run.loss <= most] if len(found) > 1 else []
 
 
 def _reduced(union: Stacked, rank: int, rng: np.random.Generator) -> Stacked:
