@@ -84,8 +84,7 @@ def lacking(
         raise DataError(
             "expected cells that were observed, found none: every cell of every client is NaN, or weighs 0."
         )
-    those = [str(clients[j]) for j in silent]
-    for text in unobserved.remarks(unobserved.named(outcome.unobserved, features), those):
+    for text in unobserved.remarks(outcome.unobserved, features, kind, tallies, clients):
         warnings.warn(text, stacklevel=5)
 
 

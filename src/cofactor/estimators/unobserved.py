@@ -19,17 +19,19 @@ def silent(kind: Kind, tallies: Sequence[Array]) -> list[int]:
     return [j for j, (*_, cells) in enumerate(tallies) if cells == 0] if kind is GAPPED else []
 
 
-def named(columns: Sequence[int], features: Sequence[Any] | None) -> list[str]:
-    """Name features by their columns."""
-    return [str(j) if features is None else str(features[j]) for j in columns]
-
-
-def remarks(features: Sequence[str], clients: Sequence[str]) -> list[str]:
-    """Say what is known of features that nobody observed, and of clients that observed nothing."""
+def remarks(
+    columns: Sequence[int],
+    features: Sequence[Any] | None,
+    kind: Kind,
+    tallies: Sequence[Array],
+    clients: Sequence[Any],
+) -> list[str]:
+    """Say what is known of features (by their columns) that nobody observed, and of clients that observed nothing."""
     lines = []
-    if features:
+    if columns:
+        those = [str(j) if features is None else str(features[j]) for j in columns]
         known = "nothing is known of them, and the factor has 0 there."
-        lines.append(f"features that nobody observed, but for rows of zeros: {few(features, SHOWN)}; {known}")
-    if clients:
-        lines.append(f"clients without an observed cell: {few(clients, SHOWN)}; their codes are 0.")
+        lines.append(f"features that nobody observed, but for rows of zeros: {few(those, SHOWN)}; {known}")
+    if without := [str(clients[j]) for j in silent(kind, tallies)]:
+        lines.append(f"clients without an observed cell: {few(without, SHOWN)}; their codes are 0.")
     return lines

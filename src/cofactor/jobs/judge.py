@@ -136,8 +136,8 @@ def evaluation(
 
 def _lacking(kind: Kind, findings: Sequence[Finding], outcome: Run, features: Sequence[str] | None) -> list[str]:
     """Say which features nobody observed, and which clients observed nothing."""
-    silent = [findings[j].client for j in unobserved.silent(kind, [found.tally for found in findings])]
-    texts = unobserved.remarks(unobserved.named(outcome.unobserved, features), silent)
+    tallies, clients = [found.tally for found in findings], [found.client for found in findings]
+    texts = unobserved.remarks(outcome.unobserved, features, kind, tallies, clients)
     return [text[0].upper() + text[1:] for text in texts]
 
 
