@@ -120,7 +120,7 @@ def test_a_settled_preparation_is_written_and_repeated_on_new_rows():
     again = Preparation.from_arrays(made.arrays())
     assert again.text == made.text == "library=10000,log1p,scale,hvg=25"
     assert np.array_equal(again(PARTS[1]), parts[1])
-    assert not Preparation.from_arrays({}).steps
+    assert not Preparation.from_arrays({})
     assert Preparation().arrays() == {}
     with pytest.raises(CofactorError, match="scale: expected a step that was settled"):
         Preparation.of("scale")(X)

@@ -55,6 +55,9 @@ class Preparation:
                 raise CofactorError(f"prepare: expected steps ({known}) or their text, found {step!r}.")
         return cls(steps)
 
+    def __bool__(self) -> bool:
+        return bool(self.steps)
+
     @property
     def text(self) -> str:
         """The steps as they are written on the command line."""
