@@ -51,6 +51,14 @@ def test_squares_equal_the_dense_squares(kind, dtype, triple):
     assert arrays.square(X) == pytest.approx(float(np.sum(dense.astype(float) ** 2)), rel=1e-6)
 
 
+def test_what_single_precision_leaves_is_that_of_the_cells():
+    draw = np.random.default_rng(0)
+    W, H = draw.random((60, 3)).astype(np.float32), draw.random((3, 20)).astype(np.float32)
+    X = (W @ H * (1 + 1e-5 * draw.random((60, 20)))).astype(np.float32)
+    rest = np.sum((X.astype(float) - W.astype(float) @ H.astype(float)) ** 2)
+    assert metrics.residual(X, W, H) == pytest.approx(rest, rel=1e-6)
+
+
 def test_squares_of_a_sparse_matrix_with_duplicate_entries_are_those_of_its_sums():
     twice = sparse.csr_matrix((np.array([1.0, 1.0, 3.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
     dense = np.array([[2.0, 0.0], [0.0, 3.0]])

@@ -12,6 +12,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from cofactor import run
 from cofactor.data import datasets
 from cofactor.engines.contract import check_message
+from cofactor.kinds.numbers import CLUSTERED
 from cofactor.local import kmeans
 from cofactor.local.sets import Simplex
 from cofactor.method import SERVER, rng
@@ -145,6 +146,18 @@ def test_no_centre_has_a_single_row_and_far_rows_stay_in_sight(seed):
     assert not (counts == 1).any()
     kept = kmeans.distances(X, H).argmin(axis=1) == chosen
     assert (~kept).sum() <= n // 2  # at most one row comes to each centre, all others stay
+
+
+@pytest.mark.parametrize(("dtype", "far"), [(np.float32, 1e4), (np.float64, 1e9)])
+def test_rows_that_lie_far_from_zero_are_clustered_as_near_it(dtype, far):
+    X = (make_blobs(180, centers=3, n_features=6, random_state=0)[0] + far).astype(dtype)
+    outcome = run(Clusters(3), [X[:70], X[70:]], rounds=10)
+    found = np.concatenate(labels(outcome.codes))
+    pooled = KMeans(3, n_init=5, random_state=0).fit(X.astype(np.float64))
+    assert adjusted_rand_score(pooled.labels_, found) == 1
+    score = CLUSTERED.tally(None, X, np.vstack(outcome.codes), outcome.factor)
+    assert score[0] == pytest.approx(pooled.inertia_, rel=1e-3)
+    assert 2 * outcome.history[-1].loss == pytest.approx(pooled.inertia_, rel=1e-3)
 
 
 def test_distances_and_seeds():

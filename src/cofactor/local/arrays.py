@@ -58,6 +58,11 @@ def where(X: Data) -> str:
     return "disk" if is_held(X) and hasattr(X, "blocks") else "memory"
 
 
+def has_dense_rows(X: Data) -> bool:
+    """Whether rows of X come into memory dense: then a block of them may be shifted without becoming larger."""
+    return isinstance(X, np.ndarray) or (has_blocks(X) and not X.sparse)
+
+
 def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     """Return X as a float32 / float64 dense C array or CSR / CSC matrix, or say what is wrong with it.
 

@@ -9,9 +9,21 @@ from cofactor.types import Array, Data
 
 
 def distances(X: Data, H: Array) -> Array:
-    """``|x_i - h_l|^2`` (n x k) without anything of size n x k x m."""
-    cross = np.asarray(arrays.times_factor(X, H))
-    return np.maximum(arrays.row_squares(X)[:, None] - 2 * cross + np.einsum("km,km->k", H, H), 0)
+    """``|x_i - h_l|^2`` (n x k) without anything of size n x k x m.
+
+    Dense rows and centres are first moved by the mean of the centres, in double precision: the squares of rows that lie
+    together far from zero are so large that their differences, the distances, would be rounding errors.
+    """
+    if not arrays.has_dense_rows(X):
+        cross = np.asarray(arrays.times_factor(X, H))
+        return np.maximum(arrays.row_squares(X)[:, None] - 2 * cross + np.einsum("km,km->k", H, H), 0)
+    middle = H.mean(axis=0, dtype=np.float64)
+    moved = H - middle
+    found = np.empty((X.shape[0], len(H)))
+    for rows, part in arrays.blocks(X):
+        part -= middle
+        found[rows] = arrays.row_squares(part)[:, None] - 2 * (part @ moved.T)
+    return np.maximum(found + np.einsum("km,km->k", moved, moved), 0)
 
 
 def seeds(X: Data, k: int, *, weights: Array, rng: np.random.Generator) -> Array:

@@ -11,6 +11,9 @@ from cofactor.local import arrays
 from cofactor.local.columns import columns_of
 from cofactor.types import Array, Data, Stats
 
+DIGITS_LOST = 1e3
+"""Rounding errors of ``|X|^2``, from which on what is left of it is computed anew."""
+
 
 def for_codes(X: Data, H: Array) -> Stats:
     """Statistics of ``min_W 1/2 |X - W H|^2``: gram H H^T (k x k), cross X H^T (n x k)."""
@@ -44,9 +47,16 @@ def residual(X: Data, W: Array, H: Array) -> float:
 
 
 def squares(X: Data, W: Array, H: Array) -> tuple[float, float]:
-    """``|X - W H|_F^2`` and ``|X|_F^2``; nothing of size n x m is made."""
+    """``|X - W H|_F^2`` and ``|X|_F^2``; nothing of size n x m is made.
+
+    Where so little is left that it has few digits as a difference of squares, it is that of the cells, block by block.
+    """
     square = arrays.square(X)
-    return max(square + 2 * gain(for_codes(X, H.astype(X.dtype, copy=False)), W), 0.0), square
+    rest = square + 2 * gain(for_codes(X, H.astype(X.dtype, copy=False)), W)
+    if rest < DIGITS_LOST * float(np.finfo(X.dtype).eps) * square and arrays.has_dense_rows(X):
+        F = H.astype(np.float64, copy=False)
+        rest = sum(float(np.sum((part - W[rows] @ F) ** 2)) for rows, part in arrays.blocks(X))
+    return max(rest, 0.0), square
 
 
 def lipschitz(gram: Array) -> float:
