@@ -7,6 +7,9 @@ import numpy as np
 from cofactor.local import arrays
 from cofactor.types import Array, Data
 
+ALIKE = 1e-9
+"""Restarts whose errors differ by a smaller share differ by rounding only."""
+
 
 def distances(X: Data, H: Array) -> Array:
     """``|x_i - h_l|^2`` (n x k) without anything of size n x k x m.
@@ -68,9 +71,13 @@ def lloyd(X: Data, H: Array, *, weights: Array, steps: int = 20) -> tuple[Array,
 
 
 def fit(X: Data, k: int, *, weights: Array, rng: np.random.Generator, restarts: int = 1) -> tuple[Array, Array]:
-    """Return the best centres (k x m) of some restarts, and the weight of each."""
+    """Return the best centres (k x m) of some restarts, and the weight of each.
+
+    Restarts that end alike but for rounding and the order of the centres are as good: the first of them is taken.
+    """
     found = [lloyd(X, seeds(X, k, weights=weights, rng=rng), weights=weights) for _ in range(restarts)]
-    return min(found, key=lambda pair: float(weights @ distances(X, pair[0]).min(axis=1)))
+    left = np.array([float(weights @ distances(X, H).min(axis=1)) for H, _ in found])
+    return found[int(np.flatnonzero(left <= left.min() * (1 + ALIKE))[0])]
 
 
 def paired(X: Data, H: Array) -> Array:
