@@ -163,3 +163,16 @@ def test_several_processes_need_an_engine_that_joins_them(home: Path, monkeypatc
     assert "expected one process, found 2" in error
     assert "add --engine mpi" in error
     assert not (home / "run").exists()
+
+
+def test_no_verb_writes_over_the_data(hospitals: tuple[Path, list[np.ndarray]], tmp_path: Path) -> None:
+    """Codes, markers and reports replaced inputs of the run where --out named one."""
+    for file in (files := [file for file in sorted(hospitals[0].iterdir()) if file.is_file()]):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    cofactor("fit", *(file.name for file in files), "-k", 2, "--rounds", 2, "--out", "made", "-q", cwd=tmp_path)
+    (tmp_path / "link.csv").symlink_to(tmp_path / "ann.csv")
+    (tmp_path / "new.csv").write_bytes((tmp_path / "ann.csv").read_bytes())
+    for words in (("transform", "made", "new.csv"), ("markers", "made"), ("report", "made")):
+        for out in ("ann.csv", "link.csv", *(["new.csv"] if words[0] == "transform" else [])):
+            assert "found data that are read; choose another --out" in refused(*words, "--out", out, cwd=tmp_path)
+    assert all((tmp_path / file.name).read_bytes() == file.read_bytes() for file in files)

@@ -197,8 +197,12 @@ def report(
 
     Example: cofactor report run
     """
+    from cofactor.jobs import new_rows
+    from cofactor.jobs.folder import RunFolder
     from cofactor.report.html import render
 
+    if out is not None:
+        new_rows.spare(RunFolder.open(run), out)
     print(render(run, out, pictures=pictures))
 
 

@@ -194,6 +194,7 @@ def _show_clients(result: Evaluation) -> None:
 def transform(run: Path, file: Path, out: Path, *, layer: str | None, as_json: bool, quiet: bool) -> None:
     """Write the codes of new rows."""
     folder = RunFolder.open(run)
+    new_rows.spare(folder, out, file)
     found = new_rows.transform(folder, file, layer=layer)
     if out.suffix.lower() == ".h5ad":
         new_rows.annotate_file(folder, file, out, found)
@@ -237,8 +238,10 @@ def _scanned(line: dict[str, Any], error: str) -> dict[str, Any]:
 
 def markers(run: Path, top: int, out: Path | None, *, as_json: bool) -> None:
     """Print the markers of a run's components, or write them as a table."""
-    found = new_rows.markers(RunFolder.open(run), top)
+    folder = RunFolder.open(run)
+    found = new_rows.markers(folder, top)
     if out is not None:
+        new_rows.spare(folder, out)
         with atomic(out) as stream:
             stream.write(to_tsv(found).encode())
     if as_json:

@@ -70,6 +70,13 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> New
     return NewRows(W, kind.score(kind.tally(method, X, W, H)).error, rows)
 
 
+def spare(folder: RunFolder, out: Path, *read: Path) -> None:
+    """Refuse to write over data, those that are read and the inputs of the run: there may be no other copy of them."""
+    for path in (*read, *(Path(line.path) for line in folder.manifest_record().inputs if line.path)):
+        if out.exists() and path.exists() and out.samefile(path):
+            raise CofactorError(f"{out}: expected a file to write to, found data that are read; choose another --out.")
+
+
 def annotate_file(folder: RunFolder, path: Path, out: Path, found: NewRows) -> None:
     """Write an h5ad file again with codes, factor, marker scores and facts in it, where scanpy looks for them."""
     if path.suffix.lower() != ".h5ad":

@@ -60,7 +60,7 @@ def where(X: Data) -> str:
 
 def has_dense_rows(X: Data) -> bool:
     """Whether rows of X come into memory dense: then a block of them may be shifted without becoming larger."""
-    return isinstance(X, np.ndarray) or (has_blocks(X) and not X.sparse)
+    return isinstance(X, np.ndarray) or (where(X) == "disk" and not X.sparse)
 
 
 def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:

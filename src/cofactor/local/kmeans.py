@@ -24,8 +24,8 @@ def distances(X: Data, H: Array) -> Array:
     moved = H - middle
     found = np.empty((X.shape[0], len(H)))
     for rows, part in arrays.blocks(X):
-        part -= middle
-        found[rows] = arrays.row_squares(part)[:, None] - 2 * (part @ moved.T)
+        near = part - middle
+        found[rows] = arrays.row_squares(near)[:, None] - 2 * (near @ moved.T)
     return np.maximum(found + np.einsum("km,km->k", moved, moved), 0)
 
 
