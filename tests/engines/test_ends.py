@@ -15,8 +15,11 @@ from tests.helpers.teams import together
 from cofactor import FederatedNMF
 from cofactor.engines import ends
 from cofactor.engines.flare_format import unpack
+from cofactor.engines.host import Host
+from cofactor.engines.secure import new_keys
 from cofactor.jobs.config import Config
 from cofactor.jobs.job import fit
+from cofactor.methods import catalog
 from cofactor.privacy.errors import ShapeError
 from cofactor.types import Message
 
@@ -71,6 +74,14 @@ def test_processes_tell_each_other_nothing_but_sums_under_masks(
     assert [m.reconstruction_err_ for m in models] == pytest.approx([whole] * 3, rel=1e-4)
     for X in Xs:
         assert not any(f"{np.sum(X**2):.6f}"[:8] in text for text in said)
+
+
+def test_what_is_found_is_added_up_once() -> None:
+    """A server that asks again, for a sum over fewer clients, gets nothing: the difference would tell of one."""
+    host = Host(catalog.make("exact", 2, start="random"), [blocks()[0]], 0, masks=True)
+    new_keys(host, None)
+    host.finish(np.ones((2, 20)), [lambda client, factor: np.ones(3)])
+    assert (ends.bring_found(host), ends.bring_found(host)) == ({0: b""}, {})
 
 
 def test_clients_of_a_federation_say_no_errors_under_masks(tmp_path: Path) -> None:

@@ -20,8 +20,11 @@ SCHEMA = {"found": (2 + len(DIGITS) * MOST,)}
 
 
 def bring_found(host: Host) -> dict[int, bytes]:
-    """Host: be ready to add up what the clients here have found; say who they are."""
-    found = {j: told(own) for j, own in host.kept.get("found", {}).items() if own is not None}
+    """Host: be ready to add up what the clients here have found, once; say who they are.
+
+    A second sum, over others, would tell by its difference what one client has found.
+    """
+    found = {j: told(own) for j, own in host.kept.pop("found", {}).items() if own is not None}
     host.kept["members"].bring(found, SCHEMA)
     return dict.fromkeys(found, b"")
 
