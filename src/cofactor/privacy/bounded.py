@@ -46,7 +46,8 @@ def around(X: Data, bound: float | None, center: Array, radius: float, columns: 
     """Yield :func:`blocks` less a centre (m), every row clipped to norm ``radius``; of ``columns`` only, if named."""
     some = None if columns is None or len(columns) == len(center) else columns
     origin = center if columns is None else center[columns]
-    return (clip.rows(block - origin, radius) for block in blocks(X, bound, some))
+    for block in blocks(X, bound, some):
+        yield clip.rows(block - origin, radius)
 
 
 def total(X: Data, bound: float | None) -> Array:
