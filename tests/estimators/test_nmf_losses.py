@@ -95,6 +95,28 @@ def test_own_parts(counts):
     rest = sum(np.linalg.norm(X - W @ (model.components_ + V)) ** 2 for X, W, V in parts)
     assert model.reconstruction_err_ == pytest.approx(np.sqrt(rest / sum(np.linalg.norm(X) ** 2 for X in counts)))
     assert FederatedNMF(4, random_state=0).fit(counts).own_components_ is None
+    of_client = model.transform(counts[1], client=1)
+    np.testing.assert_allclose(of_client, model.codes_[1], atol=2e-2 * of_client.max())
+    alone = np.vstack([model.transform(row[None], client=1) for row in counts[1][:5]])
+    np.testing.assert_allclose(alone, of_client[:5], atol=1e-4 * of_client.max())  # one row is enough
+    with pytest.raises(CofactorError, match="unknown client 7"):
+        model.transform(counts[1], client=7)
+    with pytest.raises(CofactorError, match="client: expected one matrix of that client's rows"):
+        model.transform(counts, client=1)
+    with pytest.raises(CofactorError, match="client: expected a fit of method='shared-own'"):
+        FederatedNMF(4, random_state=0).fit(counts).transform(counts[0], client=0)
+
+
+def test_transform_takes_weights_of_cells(counts):
+    weights = [np.random.default_rng(j).integers(0, 3, X.shape).astype(float) for j, X in enumerate(counts)]
+    model = FederatedNMF(3, random_state=0, rounds=20, tol=0).fit(counts, cell_weight=weights)
+    for found, W in zip(model.transform(counts, cell_weight=weights), model.codes_, strict=True):
+        np.testing.assert_allclose(found, W)
+    np.testing.assert_allclose(model.transform(counts[1], cell_weight=weights[1]), model.codes_[1])
+    with pytest.raises(CofactorError, match="cell_weight: expected one finite number >= 0 for each cell"):
+        model.transform(counts[1], cell_weight=weights[0][:2])
+    with pytest.raises(CofactorError, match="cell_weight: expected a fit with cell_weight"):
+        FederatedNMF(3, random_state=0).fit(counts).transform(counts[1], cell_weight=weights[1])
 
 
 @pytest.mark.parametrize(

@@ -145,3 +145,21 @@ def test_recommendations_come_from_the_factor_alone(home: Path, tmp_path: Path) 
     assert (len(W), np.isfinite(error)) == (2, True)
     with pytest.raises(CofactorError, match="expected a run on ratings, found one of method 'exact'"):
         recommend(fitted(home, "real", tmp_path / "real"), tmp_path / "mine.csv", 3)
+
+
+def test_rows_of_a_known_client_have_the_codes_of_its_own_factor(home: Path, tmp_path: Path) -> None:
+    folder = fitted(home, "real", tmp_path / "run", method="shared-own", rounds=20)
+    line = folder.inputs()[1]
+    found = transform(folder, Path(line.path), client=line.client)
+    codes = np.load(folder.client(line.client).path / "codes.npy")
+    np.testing.assert_allclose(found.codes, codes, atol=2e-2 * codes.max())
+    errors = {score.client: score.error for score in folder.evaluation().clients}
+    assert found.error == pytest.approx(errors[line.client], rel=1e-2)
+    with pytest.raises(CofactorError, match="unknown client 'nobody'"):
+        transform(folder, Path(line.path), client="nobody")
+    (folder.client(line.client).path / "own.npy").unlink()
+    with pytest.raises(CofactorError, match=r"--client: expected the own part .* found none"):
+        transform(folder, Path(line.path), client=line.client)
+    plain = fitted(home, "real", tmp_path / "plain", rounds=3)
+    with pytest.raises(CofactorError, match="--client: expected a run of shared-own"):
+        transform(plain, Path(line.path), client=line.client)

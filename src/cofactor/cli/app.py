@@ -93,6 +93,9 @@ def transform(
     file: Annotated[Path, typer.Argument(help="New rows with the features of the run.")],
     out: Annotated[Path, typer.Option(help="Where codes go: .npy, .csv, .tsv, .parquet, .h5ad.")] = Path("codes.npy"),
     layer: Annotated[str | None, typer.Option(help="Layer of an h5ad file.")] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Of shared-own: the client whose rows they are, and whose own part counts.")
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -106,7 +109,7 @@ def transform(
     """
     from cofactor.cli import verbs
 
-    verbs.transform(run, file, out, layer=layer, as_json=json, quiet=quiet)
+    verbs.transform(run, file, out, layer=layer, client=client, as_json=json, quiet=quiet)
 
 
 @app.command()

@@ -14,7 +14,7 @@ COMPUTED, WHERE, OUTPUT = panel("option"), panel("engine"), panel("out")
 """Headings of the help."""
 Out = Annotated[Path, typer.Option(help="The run folder to make.", rich_help_panel=OUTPUT)]
 Pairs = Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.", rich_help_panel=COMPUTED)]
-SETTLED = frozenset(f"method boolean rounds tol {PANELS['Ratings']} {PANELS['Privacy']}".split())
+SETTLED = frozenset(f"method boolean rounds tol alpha_w alpha_h l1_ratio {PANELS['Ratings']} {PANELS['Privacy']}".split())
 """Options of a fit that a consensus leaves no choice in: it needs each client's summary, of numbers."""
 
 

@@ -191,11 +191,11 @@ def _show_clients(result: Evaluation) -> None:
     Console().print(table)
 
 
-def transform(run: Path, file: Path, out: Path, *, layer: str | None, as_json: bool, quiet: bool) -> None:
+def transform(run: Path, file: Path, out: Path, *, as_json: bool, quiet: bool, **how: str | None) -> None:
     """Write the codes of new rows."""
     folder = RunFolder.open(run)
     new_rows.spare(folder, out, file)
-    found = new_rows.transform(folder, file, layer=layer)
+    found = new_rows.transform(folder, file, **how)
     if out.suffix.lower() == ".h5ad":
         new_rows.annotate_file(folder, file, out, found)
     else:

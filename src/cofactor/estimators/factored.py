@@ -9,19 +9,22 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.combine.summaries import Summary
+from cofactor.data.tables import as_table
 from cofactor.engines.contract import Engine
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients, growing, losses
 from cofactor.estimators.base import seed_of
+from cofactor.estimators.given import cell_weights, weighted
 from cofactor.estimators.keeping import Kept
-from cofactor.local import devices
+from cofactor.local import arrays, devices
+from cofactor.local.apart import codes as apart_codes
 from cofactor.local.apart import own_part
 from cofactor.local.refit import refit
 from cofactor.methods.build import Facts
 from cofactor.plan import Plan
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select.markers import Marker, Regressed, table
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, CofactorError, Data, unknown
 
 
 class Factored(Kept):
@@ -42,6 +45,53 @@ class Factored(Kept):
     def _refit(self) -> Any:
         """Return what finds codes: the method, unless it needs blocks of the whole matrix."""
         return refit if self._made.traits.kind == "blocks" else self._made.refit
+
+    def transform(self, X: Any, *, client: Any = None, cell_weight: Any = None) -> Any:
+        """Return the codes of new rows for the shared factor; a list of clients gives a list.
+
+        Rows are prepared as those of the fit were, and features matched by name. To ``shared-own`` the rows of a call
+        are one client, whose own part is found from them, so that all of them belong in one call; those of a
+        ``client`` of the fit have codes of its own factor ``H + V_j``. ``cell_weight``, given as X is, says how much
+        each cell counts, where the fit was told so; how much a row counts does not change its codes.
+        """
+        if client is None and cell_weight is None:
+            return super().transform(X)
+        check_is_fitted(self)
+        if client is not None and (cell_weight is not None or clients.is_many(X)):
+            raise CofactorError("client: expected one matrix of that client's rows, and no cell_weight beside it.")
+        held = self._new_data(devices.settled(X))
+        if client is not None:
+            found = [self._codes_of(client, held[0])]
+        else:
+            weights = list(cell_weight) if clients.is_many(X) else [cell_weight]
+            found = [self._codes(x) for x in self._weighed(X if clients.is_many(X) else [X], held, weights)]
+        return self._contained(found if clients.is_many(X) else found[0], X)
+
+    def _codes_of(self, client: Any, X: Data) -> Array:
+        """Return codes of rows of a client of the fit, with the own part that it has."""
+        if self._made.traits.apart is None or self.own_components_ is None:
+            raise CofactorError(
+                "client: expected a fit of method='shared-own' whose clients were here, found one without parts of "
+                "their own: they stay with their clients, and in no file."
+            )
+        if client not in self.clients_:
+            raise unknown("client", client, map(str, self.clients_))
+        V = devices.plain(self.own_components_[self.clients_.index(client)])
+        return apart_codes(X, self._factor, V, self._made.traits.apart)
+
+    def _weighed(self, given: Any, held: list[Data], weights: list[Any]) -> list[Data]:
+        """Return new rows with the weights of their cells."""
+        if self._made.traits.kind != "gaps":
+            raise CofactorError(
+                "cell_weight: expected a fit with cell_weight, or by method='exact-gaps', found one whose cells count "
+                "alike."
+            )
+        named = [as_table(x, "X").feature_names for x in given]
+        if any(names not in (None, list(vars(self).get("feature_names_in_", []))) for names in named):
+            raise CofactorError("cell_weight: expected the features of the fit in their order, found others.")
+        if len(weights) != len(held) or any(map(arrays.is_held, held)):
+            raise CofactorError("cell_weight: expected one matrix of weights for each of X, all of them in memory.")
+        return [weighted(x, cell_weights(w, x.shape)) for x, w in zip(held, weights, strict=True)]
 
     def _add(self, data: list[Data], facts: Facts, plan: Plan, engine: Engine | None) -> None:
         weight, H = self._made.traits.apart, self.components_

@@ -58,7 +58,7 @@ class Given:
                 )
             each = self._weights("cell_weight", self.cells, "cell", held, data)
             each = each if rows is None else [w * r[:, None] for w, r in zip(each, rows, strict=True)]
-            return Checked([_weighted(X, w) for X, w in zip(data, each, strict=True)])
+            return Checked([weighted(X, w) for X, w in zip(data, each, strict=True)])
         if rows is None:
             return data
         if self.beta <= 0:
@@ -69,12 +69,7 @@ class Given:
         """Return one weight for each row or cell of every client, checked."""
         found = [_dense(w) for w in per_client(name, values, held, data)]
         for X, w in zip(data, found, strict=True):
-            shape = X.shape[: 1 if of == "row" else 2]
-            if w.shape != shape or w.dtype.kind not in "fiub" or not np.isfinite(w).all() or w.min(initial=0) < 0:
-                raise CofactorError(
-                    f"{name}: expected one finite number >= 0 for each {of} {shape}, found shape {w.shape} of {w.dtype}"
-                    f"{', or values that are none' if w.shape == shape else ''}."
-                )
+            _check_weights(name, w, X.shape[: 1 if of == "row" else 2], of)
         if not sum(float(w.sum()) for w in found) > 0:
             raise CofactorError(f"{name}: expected a weight that is not zero, found none.")
         return found
@@ -119,7 +114,23 @@ def _dense(values: Any) -> Array:
     return values.toarray() if sparse.issparse(values) else np.asarray(values)
 
 
-def _weighted(X: Data, weight: Array) -> Data:
+def _check_weights(name: str, w: Array, shape: tuple[int, ...], of: str) -> None:
+    """Refuse weights that are no numbers >= 0, or not one for each."""
+    if w.shape != shape or w.dtype.kind not in "fiub" or not np.isfinite(w).all() or w.min(initial=0) < 0:
+        raise CofactorError(
+            f"{name}: expected one finite number >= 0 for each {of} {shape}, found shape {w.shape} of {w.dtype}"
+            f"{', or values that are none' if w.shape == shape else ''}."
+        )
+
+
+def cell_weights(values: Any, shape: tuple[int, ...]) -> Array:
+    """Return one weight for each cell of new rows, checked."""
+    found = _dense(values)
+    _check_weights("cell_weight", found, shape, "cell")
+    return found
+
+
+def weighted(X: Data, weight: Array) -> Data:
     """Return dense rows with the weights of their cells; NaN has none."""
     values = np.asarray(_dense(X))
     return Weighted(np.nan_to_num(values), np.where(np.isnan(values), 0, weight).astype(X.dtype))

@@ -15,7 +15,7 @@ from cofactor import records
 from cofactor.files import atomic
 from cofactor.privacy import signing
 from cofactor.privacy.signing import Key
-from cofactor.types import Array
+from cofactor.types import Array, CofactorError
 
 KEY = "ledger.key"
 
@@ -48,6 +48,16 @@ class ClientFolder:
     def write_own(self, V: Array) -> None:
         """Write what the client adds to the factor for itself (k x m)."""
         write(self.path / "own.npy", lambda file: np.save(file, V))
+
+    def own(self) -> Array:
+        """Read what the client adds to the factor for itself, or say where it would be."""
+        file = self.path / "own.npy"
+        if not file.exists():
+            raise CofactorError(
+                f"--client: expected the own part of a client of this run in {file}, found none; it stays on the "
+                "client's machine: transform its rows there."
+            )
+        return np.load(file)
 
     def write_pictures(self, panels: Mapping[str, Array]) -> None:
         """Write small pictures of the client's data."""

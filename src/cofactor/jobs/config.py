@@ -16,7 +16,7 @@ from cofactor.engines.contract import Engine
 from cofactor.engines.named import NAMES, named
 from cofactor.engines.secure import in_words
 from cofactor.files import read_toml
-from cofactor.jobs import weighing
+from cofactor.jobs import penalized, weighing
 from cofactor.jobs.settings import Settings
 from cofactor.kinds import KINDS
 from cofactor.local.devices import refuse as refuse_device
@@ -59,6 +59,7 @@ class Config(Settings):
         """Settle what follows from the rest, and refuse what cannot be run before anything is read."""
         asked = self.method
         object.__setattr__(self, "method", self._settled_method())
+        object.__setattr__(self, "options", {**penalized.options(self), **self.options})
         refuse(self.method, self.plan, self.options, features=self.features, groups=self.group_by)
         if (self.split or 1) > 1:
             refuse_dealt(self.plan)

@@ -19,10 +19,11 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import NAMES
 from cofactor.jobs.reading import in_places, read_table
+from cofactor.local import apart
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build
 from cofactor.select.markers import MARKED, SCORES, Marker, table
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, CofactorError, Data, unknown
 
 if TYPE_CHECKING:
     from cofactor.estimators.mf import FederatedMF
@@ -45,11 +46,15 @@ class NewRows(NamedTuple):
     rows: list[str] | None = None
 
 
-def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> NewRows:
-    """Return the codes of new rows for a run's factor; they are prepared as its own, and features matched by name."""
+def transform(folder: RunFolder, path: Path, *, layer: str | None = None, client: str | None = None) -> NewRows:
+    """Return the codes of new rows for a run's factor; they are prepared as its own, and features matched by name.
+
+    Rows of a known ``client`` have those of its own factor ``H + V_j``, where its own part is on this machine.
+    """
     H, names = folder.factor()
     config = folder.config()
     method, kind = method_of(config, len(folder.manifest_record().inputs)), kinds.named(config.kind)
+    own = None if client is None else _own_part(folder, client, method)
     rows: list[str] | None
     if kind.name == "ratings":
         _, rows, X = ratings_of(folder, path)
@@ -66,6 +71,9 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None) -> New
         X = made(kinds.check_one(made.takes, X, path.name, known)) if steps else X
     kind = kinds.named(method.traits.kind)
     X = kinds.check_one(kind, X, path.name, names)
+    if own is not None:
+        W = apart.codes(X, H, own, method.traits.apart or 0.0)
+        return NewRows(W, kind.score(kind.tally(None, X, W, H + own)).error, rows)
     W = method.refit(X, H)
     return NewRows(W, kind.score(kind.tally(method, X, W, H)).error, rows)
 
@@ -75,6 +83,16 @@ def spare(folder: RunFolder, out: Path, *read: Path) -> None:
     for path in (*read, *(Path(line.path) for line in folder.manifest_record().inputs if line.path)):
         if out.exists() and path.exists() and out.samefile(path):
             raise CofactorError(f"{out}: expected a file to write to, found data that are read; choose another --out.")
+
+
+def _own_part(folder: RunFolder, client: str, method: Method) -> Array:
+    """Return what a client adds to the factor for itself, or say why there is nothing."""
+    if method.traits.apart is None:
+        raise CofactorError("--client: expected a run of shared-own, whose clients have parts of their own.")
+    names = [line.client for line in folder.manifest_record().inputs]
+    if client not in names:
+        raise unknown("client", client, names)
+    return folder.client(client).own()
 
 
 def annotate_file(folder: RunFolder, path: Path, out: Path, found: NewRows) -> None:

@@ -15,7 +15,7 @@ def option(default: Any, text: str, *names: str) -> Any:
 
 
 PANELS = {
-    "What is computed": "rank method boolean rounds tol seed option",
+    "What is computed": "rank method boolean rounds tol seed alpha_w alpha_h l1_ratio option",
     "Clients, features, preparation": (
         "group_by split by label alpha features layer leave_out row_weights cell_weights prepare image"
     ),
@@ -44,6 +44,9 @@ class Settings:
     )
     tol: float = option(1e-4, "Stop when the loss falls by less than this share.")
     seed: int = option(0, "Seed of the run.")
+    alpha_w: float = option(0.0, "Penalty of the codes, as alpha_W of scikit-learn's NMF; with exact.", "--alpha-W")
+    alpha_h: float | None = option(None, "Penalty of the factor, as alpha_H. Default: that of the codes.", "--alpha-H")
+    l1_ratio: float = option(0.0, "With --alpha-W or --alpha-H: the share of it that is of absolute values.")
     participation: float = option(1.0, "Share of clients in each round.")
     engine: str = option("inline", "What carries the messages: inline, mpi, dask, flare.")
     device: str | None = option(None, "With --engine inline: a device of torch that does the arithmetic, as cuda.")

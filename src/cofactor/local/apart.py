@@ -53,6 +53,12 @@ def own_part(X: Data, W: Array, H: Array, weight: float) -> Array:
     return SOLVED(np.zeros_like(H.T), stats).T
 
 
+def codes(X: Data, H: Array, V: Array, weight: float) -> Array:
+    """Return the codes of rows for a factor and an own part that stay (n x k)."""
+    H, V = (a.astype(X.dtype, copy=False) for a in (H, V))
+    return SOLVED(np.zeros((X.shape[0], len(H)), X.dtype), for_codes(X, H, V, weight))
+
+
 def solve(X: Data, H: Array, weight: float) -> tuple[Array, Array]:
     """Return codes and own part for a factor that stays: each solved in turn, from no own part."""
     H = H.astype(X.dtype, copy=False)
