@@ -12,6 +12,8 @@ from tests.helpers.command import cofactor
 
 from cofactor.cli import fitting, verbs
 from cofactor.engines.named import NAMES
+from cofactor.estimators.given import NOTHING
+from cofactor.estimators.nmf import FederatedNMF
 from cofactor.jobs import config as configs
 from cofactor.jobs.config import CHOICES, Config
 from cofactor.jobs.settings import Settings
@@ -40,6 +42,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "groups": {"group_by": "ward"},
     "weights": {"cell_weights": "seen"},
     "row weights": {"row_weights": "seen"},
+    "penalties": {"alpha_w": 0.5, "alpha_h": 0.25, "l1_ratio": 0.5},
     "split": SPLIT,
     "plan": {**PLAN, "method": "fedavg", "options": {"sweeps": 3, "common_start": True, "anchor": 0.5}},
     "privacy": {**PRIVACY, "method": "fedavg"},
@@ -51,6 +54,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "words": {"label": 'a "quoted" \\ naïve label', "split": 2, "by": "sorted"},
 }
 OPTIONS = [f.name for f in fields(Settings) if "help" in f.metadata and f.name != "inputs"]
+FLAGS = {f.name: (*f.metadata.get("names", ()), f"--{f.name.replace('_', '-')}")[0] for f in fields(Settings)}
 
 
 def made(name: str) -> Config:
@@ -82,7 +86,7 @@ def test_every_option_of_the_command_line_reaches_the_configuration(
         if option == "options":
             words += [word for pair in value.items() for word in ("--option", f"{pair[0]}={_word(pair[1])}")]
         else:
-            flag = f"--{option.replace('_', '-')}"
+            flag = FLAGS[option]
             words += [flag] if value is True else [flag, value]
     with pytest.raises(ZeroDivisionError):
         cofactor("fit", made(name).inputs[0], "-k", 3, *words, cwd=tmp_path)
@@ -106,7 +110,7 @@ def test_the_help_shows_every_option_with_its_default(tmp_path: Path, monkeypatc
     lines = {line.split()[1]: line for line in text.splitlines() if line.startswith("│ --")}
     for f in fields(Settings):
         if f.name in OPTIONS:
-            line = lines[f"--{f.name.replace('_', '-')}"]
+            line = lines[FLAGS[f.name]]
             shown = f.default is not MISSING and f.default is not None and f.default is not False
             assert not shown or f"Default: {f.default}." in line, f.name
     assert {"--out", "--config", "--option", "--json", "--quiet"} <= set(lines)
@@ -144,6 +148,13 @@ def test_the_default_method_is_that_of_the_kind(given: dict[str, Any], method: s
     assert replace(config, seed=5) == Config(["a.npy"], 3, **given, seed=5), "settling twice changes nothing"
 
 
+def test_penalties_are_those_of_the_estimator() -> None:
+    config = Config(["a.npy"], 3, alpha_w=0.5, l1_ratio=0.5)
+    assert config.method_options == {"codes_penalty": [0.25, 0.25], "factor_penalty": [0.25, 0.25]}
+    model = FederatedNMF(3, alpha_W=0.5, l1_ratio=0.5)
+    assert {name: list(value) for name, value in model._asked(NOTHING)[1].items()} == config.method_options
+
+
 def test_engines_of_the_settings_are_those_that_exist() -> None:
     assert CHOICES["engine"] == NAMES
     assert Config(["a.npy"], 3).carrier().team.count == 1
@@ -167,6 +178,9 @@ def test_engines_of_the_settings_are_those_that_exist() -> None:
             {"method": "exact-gaps", "prepare": "log1p,scale"},
             "prepare: expected none where cells, NaN, were not observed",
         ),
+        ({"alpha_w": 1.0, "method": "fedavg"}, "--alpha-W, --alpha-H: expected a method that takes them"),
+        ({"l1_ratio": 0.5}, "--l1-ratio: expected --alpha-W or --alpha-H to go with it, found neither"),
+        ({"alpha_h": -1.0}, "alpha_H: expected a number >= 0"),
         ({"ratings": True, "features": "union"}, "--ratings has no features"),
         ({"ratings": True, "boolean": True}, "--ratings: expected one of the methods"),
     ],

@@ -14,7 +14,9 @@ COMPUTED, WHERE, OUTPUT = panel("option"), panel("engine"), panel("out")
 """Headings of the help."""
 Out = Annotated[Path, typer.Option(help="The run folder to make.", rich_help_panel=OUTPUT)]
 Pairs = Annotated[list[str] | None, typer.Option(help="Option of the method, as name=value.", rich_help_panel=COMPUTED)]
-SETTLED = frozenset(f"method boolean rounds tol alpha_w alpha_h l1_ratio {PANELS['Ratings']} {PANELS['Privacy']}".split())
+SETTLED = frozenset(
+    f"method boolean rounds tol alpha_w alpha_h l1_ratio {PANELS['Ratings']} {PANELS['Privacy']}".split()
+)
 """Options of a fit that a consensus leaves no choice in: it needs each client's summary, of numbers."""
 
 
@@ -84,16 +86,18 @@ def consensus(
     verbs.fit(said, out, config_file=None, as_json=json, quiet=quiet, home=Path("federation"))
 
 
-MEANT = {"boolean": ("zeros and ones", "boolean-exact"), "ratings": ("ratings", "exact-als")}
-"""Of data of a kind: what they are, and the method that is for them what "exact" is for numbers."""
+MEANT = {"boolean": "boolean-exact", "ratings": "exact-als"}
+"""Of data of a kind the method that is for them what "exact" is for numbers."""
 
 
 def _check_named(given: dict[str, Any]) -> None:
     """Refuse the default of other data where it is asked for by name: another method would run in its place."""
-    for flag, (what, like) in MEANT.items():
+    for flag, like in MEANT.items():
         if given.get(flag) and given.get("method") == "exact":
+            from cofactor import kinds
             from cofactor.types import CofactorError
 
+            what = kinds.named(flag).called
             raise CofactorError(
                 f"--{flag}: expected a method for {what}, found --method exact; {like!r} is what comes nearest."
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 
+from cofactor import kinds
 from cofactor.cli.console import Console
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
@@ -15,15 +16,15 @@ FEATURES, RANK = 1000, 10
 BUDGET = Privacy(1.0, 1e-6)
 NAME, WIDEST = 20, 120
 """Columns of a name, and the most columns of a line."""
-TITLES = {
-    "real": "Non-negative numbers",
-    "gaps": "Non-negative numbers with missing cells",
-    "private": "Non-negative numbers, with noise (--epsilon, --delta)",
-    "blocks": "One matrix in row and column blocks",
-    "boolean": "Zeros and ones (--boolean)",
-    "ratings": "Observed ratings (--ratings)",
-    "clusters": "Rows to cluster",
-}
+FLAGS = {"boolean": " (--boolean)", "ratings": " (--ratings)"}
+"""How data of a kind are told apart."""
+
+
+def title(kind: str) -> str:
+    """Return the heading of the methods of a kind; private ones are those of numbers, with noise."""
+    private = kind == "private"
+    words = kinds.named("real" if private else kind).called.capitalize()
+    return f"{words}, with noise (--epsilon, --delta)" if private else words + FLAGS.get(kind, "")
 
 
 def describe(name: str) -> dict[str, str]:
@@ -53,7 +54,7 @@ def show_methods(*, as_json: bool = False) -> None:
     console = Console(highlight=False)
     width = min(console.width, WIDEST)
     for kind in dict.fromkeys(row["kind"] for row in rows):
-        console.print(f"\n{TITLES.get(kind, kind)}", style="bold")
+        console.print(f"\n{title(kind)}", style="bold")
         for row in (row for row in rows if row["kind"] == kind):
             for line in lines(row, width):
                 console.print(line, soft_wrap=True)

@@ -28,15 +28,6 @@ from cofactor.types import Array, CofactorError, Data, unknown
 if TYPE_CHECKING:
     from cofactor.estimators.mf import FederatedMF
 
-CALLED = {
-    "boolean": "zeros and ones",
-    "gaps": "numbers with missing cells",
-    "ratings": "ratings",
-    "clusters": "clusters",
-    "blocks": "blocks of one matrix",
-}
-"""Kinds of data in words."""
-
 
 class NewRows(NamedTuple):
     """Codes of new rows (n x k), their relative error, and their names, where they have some."""
@@ -152,7 +143,7 @@ def markers(folder: RunFolder, top: int) -> list[Marker]:
     if config.privacy is not None:
         why = "it is private, and markers need sums over all rows, which would leave without noise"
     elif config.kind not in MARKED:
-        why = f"they are there for non-negative numbers, not for {CALLED[config.kind]}"
+        why = f"they are there for non-negative numbers, not for {kinds.named(config.kind).called}"
     else:
         why = "its features have no names"
     raise CofactorError(f"{folder.path}: has no markers: {why}.")

@@ -26,6 +26,11 @@ class Kind(Protocol):
         ...
 
     @property
+    def called(self) -> str:
+        """What such data are, in words."""
+        ...
+
+    @property
     def compares(self) -> bool:
         """Whether components are compared with those of clients alone (passports, local fits, a pooled bound)."""
         ...

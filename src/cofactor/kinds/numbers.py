@@ -23,6 +23,7 @@ class NonNegative:
     """Numbers >= 0, ``X ~ W H``: the error is ``|X - W H|_F / |X|_F``."""
 
     name: str = "real"
+    called: str = "non-negative numbers"
     compares: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     public = pictures = None
@@ -52,6 +53,7 @@ class Gapped(NonNegative):
     """Numbers >= 0 of which some cells, NaN, were not observed: the error is that of the others, by their weights."""
 
     name: str = "gaps"
+    called: str = "non-negative numbers with missing cells"
     compares: bool = False
 
     def check(self, X: Any, client: object = 0) -> Data:
@@ -102,6 +104,7 @@ class Clustered(NonNegative):
     """Rows of any sign, each at one of the components or between them: the error is the distance, over the size."""
 
     name: str = "clusters"
+    called: str = "rows to cluster"
     compares: bool = False
 
     def check(self, X: Any, client: object = 0) -> Data:
@@ -129,6 +132,7 @@ class Blocked(NonNegative):
     """Row and column blocks of one matrix: what counts is that of the rows."""
 
     name: str = "blocks"
+    called: str = "row and column blocks of one matrix"
     compares: bool = False
 
     def check(self, X: Any, client: object = 0) -> Data:

@@ -19,6 +19,7 @@ class Rated:
     """Ratings of items, one user a row: the error is relative to predicting zeros, over the observed entries."""
 
     name: str = "ratings"
+    called: str = "observed ratings"
     compares: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     pictures = None

@@ -26,6 +26,7 @@ class ZeroOne:
     """Zeros and ones: the error is ``|X xor (W o H)| / |X|``."""
 
     name: str = "boolean"
+    called: str = "zeros and ones"
     compares: bool = False
     options: Mapping[str, Any] = field(default_factory=lambda: {"sweeps": 3})
     """Sweeps at the end are often worth more than the choice of method."""

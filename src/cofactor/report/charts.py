@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 
 class Series(NamedTuple):
-    """What is drawn: values by position; ``spread`` makes a band around a line."""
+    """What is drawn: values by position; ``spread`` makes a band around a line, not below 0 where values are not."""
 
     name: str
     y: Numbers
@@ -147,7 +147,7 @@ def _extent(series: Sequence[Series]) -> list[float]:
     values = [v for s in series for v in finite(s.y)]
     for s in series:
         for y, d in zip(s.y, s.spread or []):
-            values += finite([y - d, y + d]) if y is not None and d is not None else []
+            values += finite([_below(y, d), y + d]) if y is not None and d is not None else []
     return values
 
 
@@ -176,8 +176,13 @@ def _line(points: Sequence[tuple[int, int | None]]) -> str:
 def _band(s: Series, x: Sequence[float], x_axis: Axis, y_axis: Axis) -> str:
     rows = [(a, y, d) for a, y, d in zip(x, s.y, s.spread or []) if len(finite([y, d])) == 2]
     upper = [f"{_x(x_axis, a)} {_y(y_axis, y + d)}" for a, y, d in rows]  # type: ignore[operator]
-    lower = [f"{_x(x_axis, a)} {_y(y_axis, y - d)}" for a, y, d in reversed(rows)]  # type: ignore[operator]
+    lower = [f"{_x(x_axis, a)} {_y(y_axis, _below(y, d))}" for a, y, d in reversed(rows)]  # type: ignore[arg-type]
     return f"M{'L'.join(upper + lower)}Z" if rows else ""
+
+
+def _below(y: float, d: float) -> float:
+    """Return the lower edge of a band: errors, however they spread, are not below 0."""
+    return max(y - d, 0.0) if y >= 0 else y - d
 
 
 def _bars(y: Numbers, x: Sequence[float], x_axis: Axis, y_axis: Axis) -> str:

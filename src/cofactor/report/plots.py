@@ -52,7 +52,7 @@ def rank_scan(path: Path, scan: RankScan) -> Path:
     mean, spread, training = (np.array(a, float) for a in (scan.heldout_mean, scan.heldout_std, scan.training_error))
     figure = Figure(figsize=(8.4, 3.4), facecolor="white", layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.fill_between(ranks, mean - spread, mean + spread, color=ACCENT, alpha=0.15, linewidth=0)
+    left.fill_between(ranks, np.maximum(mean - spread, 0), mean + spread, color=ACCENT, alpha=0.15, linewidth=0)
     left.plot(ranks, mean, color=ACCENT, marker="o", markersize=3, label="held-out cells")
     left.plot(ranks, training, color=MUTED, linestyle="--", label="kept cells")
     left.set(xlabel="rank", ylabel="relative squared error", title="Error")
