@@ -189,3 +189,17 @@ def test_a_list_of_shops_is_refused_with_what_to_do():
     R = sparse.random(20, 8, 0.4, "csr", rng=0)
     with pytest.raises(DataError, match=r"as one matrix, found a list of 2; use scipy.sparse.vstack, and groups"):
         FederatedMF(2).fit([R, R])
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
+def test_names_that_are_missing_are_told_not_taken_for_names(missing):
+    """A user without a name became the user 'nan', and rows without a label the client '<NA>'."""
+    named = pd.DataFrame({"user": ["a", "b", "a"], "item": ["x", "x", "y"], "rating": [1.0, 2.0, 3.0]}).astype(object)
+    named["rating"] = named["rating"].astype(float)
+    for column, what in (("user", "user"), ("item", "item")):
+        holed = named.copy()
+        holed.loc[1, column] = missing
+        with pytest.raises(DataError, match=f"expected one {what} for every rating, found 1 without"):
+            FederatedMF(1).fit(holed)
+    with pytest.raises(CofactorError, match="expected a label for every row, found 1 rows without"):
+        fit(X, groups=pd.Series(["a"] * 15 + ["b"] * 14 + [missing], dtype=object))

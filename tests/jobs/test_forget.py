@@ -13,6 +13,7 @@ from cofactor.jobs import uploads
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.forget import CONTINUED, MERGED, forget
+from cofactor.jobs.inspect import audit
 from cofactor.jobs.job import fit
 from cofactor.method import rng
 from cofactor.types import CofactorError
@@ -147,3 +148,11 @@ def test_mistakes(home):
     fit(Config(files(home, "alice", "bob"), 3, method="oneshot"), home / "two")
     with pytest.raises(CofactorError, match="at least two clients besides 'bob', found 1"):
         forget(home / "two", "bob")
+
+
+@pytest.mark.parametrize("method", ["exact", "oneshot"])
+def test_an_audit_finds_nothing_wrong_with_a_run_that_has_forgotten(home, method):
+    """Rounds that went on from a factor have no uploads: the audit took their sums for what nobody had declared."""
+    fit(Config(files(home, *NAMES), 3, method=method), home / "run")
+    forget(home / "run", "bob")
+    assert {found.audit: found.passed for found in audit(home / "run")} == {"hash chain": True, "transcript": True}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cofactor.data._random import generator
+from cofactor.data.formats.table import absent
 from cofactor.types import Array, Data, DataError
 
 
@@ -73,7 +74,7 @@ def by_group(groups: ArrayLike) -> dict[Hashable, Array]:
     """
     values = _labels(groups)
     try:
-        if any(value is None or (isinstance(value, float) and np.isnan(value)) for value in values.tolist()):
+        if absent(values):
             raise DataError("expected a label for every row, found rows without. Fill missing labels first.")
         names, index = np.unique(values, return_inverse=True)
     except TypeError as error:

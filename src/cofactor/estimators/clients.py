@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array
 
 from cofactor import kinds
 from cofactor.data import harmonise
-from cofactor.data.formats.table import Table, shown
+from cofactor.data.formats.table import Table, absent, shown
 from cofactor.data.harmonise import How
 from cofactor.data.tables import as_tables, is_frame, set_aside, without_numbers
 from cofactor.kinds import Checked
@@ -111,8 +111,7 @@ def _grouped(whole: Data, labels: Array, features: list[str] | None) -> Clients:
     """Make a client of every group of rows."""
     if labels.shape != (whole.shape[0],):
         raise CofactorError(f"groups: expected one label per row ({whole.shape[0]}), found shape {labels.shape}.")
-    missing = sum(label is None or (isinstance(label, float) and np.isnan(label)) for label in labels.tolist())
-    if missing:
+    if missing := absent(labels):
         raise CofactorError(f"groups: expected a label for every row, found {missing} rows without.")
     names, owner = np.unique(labels, return_inverse=True)
     rows = [np.flatnonzero(owner == j) for j in range(len(names))]

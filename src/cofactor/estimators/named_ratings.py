@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from cofactor.data.formats.table import plain
+from cofactor.data.formats.table import absent, plain
 from cofactor.data.formats.triples import places_of
 from cofactor.data.tables import is_frame
 from cofactor.ratings import observed
@@ -76,6 +76,11 @@ def _triples(R: tuple[Any, ...]) -> tuple[Array, Array, Array, Array, Array]:
     if len(R) != 3 or len({np.shape(a) for a in R}) != 1 or np.ndim(R[0]) != 1:
         shapes = [np.shape(a) for a in R]
         raise DataError(f"triples: expected (users, items, ratings), three lists of one length; found shapes {shapes}.")
+    for what, ids in zip(("user", "item"), R[:2], strict=True):
+        if missing := absent(ids):
+            raise DataError(
+                f"triples: expected one {what} for every rating, found {missing} without; drop or name them."
+            )
     users, u = np.unique(names(R[0]), return_inverse=True)
     items, i = np.unique(names(R[1]), return_inverse=True)
     values = np.asarray(R[2])

@@ -51,6 +51,17 @@ def way(config: Config) -> str:
     raise CofactorError(f"method {config.method!r} mixes what clients send into later rounds, and {WORDS}.")
 
 
+def as_run(folder: RunFolder) -> Config:
+    """Return the configuration of the rounds that a folder holds: ``exact`` that went on has begun at a factor."""
+    config = folder.config()
+    return _going_on(config) if (folder.path / BEFORE).exists() and way(config) == CONTINUED else config
+
+
+def _going_on(config: Config) -> Config:
+    """Return the configuration of rounds that begin at the factor that there is, without uploads."""
+    return replace(config, options={**config.options, "start": "random"})
+
+
 def without(config: Config, names: Sequence[str], client: str) -> Config:
     """Return the configuration of the same run over the other clients."""
     check_client(names, client)
@@ -88,8 +99,7 @@ def _job(config: Config, how: str, folder: RunFolder) -> Job:
     """Return the job over the others: with their kept uploads, or from the factor that there is."""
     factor, names = folder.factor()
     if how == CONTINUED:
-        config_of_rounds = replace(config, options={**config.options, "start": "random"})
-        job = replace(prepare(config_of_rounds, Place(), folder.preparation()), config=config, start=factor)
+        job = replace(prepare(_going_on(config), Place(), folder.preparation()), config=config, start=factor)
     else:
         job = prepare(config, Place(), folder.preparation())
         kept = uploads.load(folder.path)

@@ -9,6 +9,7 @@ from typing import Any
 from cofactor.assurance import audits, ledger
 from cofactor.assurance.audits import Audit
 from cofactor.assurance.spending import Spending, record, spending
+from cofactor.jobs import forget
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import schemas
 from cofactor.local.refit import refit
@@ -87,7 +88,7 @@ def _asked(folder: RunFolder) -> dict[int, dict[str, tuple[int, ...]]]:
 
 def method_of(folder: RunFolder) -> Any:
     """Build the method of a run without its data; None where that needs to know which features a client lacks."""
-    config, inputs = folder.config(), folder.manifest_record().inputs
+    config, inputs = forget.as_run(folder), folder.manifest_record().inputs
     if config.features == "union" and config.privacy is None:
         return None
     rows = None if config.privacy else sum(line.rows or 0 for line in inputs)

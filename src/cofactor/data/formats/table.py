@@ -17,6 +17,8 @@ from cofactor.data.formats.row_blocks import BLOCK_BYTES, RowBlocks, Source
 from cofactor.types import Array, CofactorError, Data, DataError
 
 _NUMBERED = re.compile(r"(id|.*[_ -]id|.*Id|index|row|row[_ ]?(number|nr))", re.ASCII)  # names of columns
+NOT_THERE = ("nan", "NaT", "<NA>")
+"""What is missing in a column of objects, as it prints."""
 LAZY_BYTES = 1 << 30
 """A dense or CSR matrix that would take more memory than this is left on disk and read in row blocks."""
 
@@ -118,6 +120,14 @@ def few(texts: Sequence[str], most: int) -> str:
     """
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
+
+
+def absent(values: Any) -> int:
+    """Return how many names of a column are not there: None, NaN, and what pandas writes for them."""
+    column = np.asarray(values)
+    if column.dtype.kind != "O":
+        return int(np.sum(column != column)) if column.dtype.kind in "fmM" else 0  # noqa: PLR0124
+    return sum(one is None or (not isinstance(one, str) and str(one) in NOT_THERE) for one in column.tolist())
 
 
 def plain(values: Any) -> Array:
