@@ -121,7 +121,7 @@ def test_a_scheduler_that_does_not_answer_leaves_nothing_behind(
     home: Path, more: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Dask.__init__, "__defaults__", (None, None, 1.0))  # do not wait half a minute
-    there = ("--engine", "dask", "--scheduler", "tcp://127.0.0.1:9")
+    there = ("--engine", "dask", "--scheduler", "tcp://127.0.0.1:9", "-q")  # or the private form is named first
     assert "expected a scheduler at tcp://127.0.0.1:9, found none within 1 s" in refused(*FIT, *there, *more, cwd=home)
     (home / "kept").mkdir()
     (home / "kept" / "notes.txt").write_text("mine")
