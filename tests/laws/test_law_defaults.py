@@ -1,6 +1,7 @@
 """Right by default: what a method gives at the default tolerance is what it gives when it runs twice as long."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,23 @@ from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, k
 from cofactor.engines.history import DONE
 from cofactor.kinds.measure import Measure, overall
 from cofactor.local import arrays
+from cofactor.methods import catalog
 from cofactor.plan import ROUNDS, Plan
 
 ROWS, FEATURES, RANK = (14, 22, 18, 16), 12, 3
 ESTIMATORS = {"boolean": FederatedBMF, "ratings": FederatedMF, "clusters": FederatedKMeans}
 JUDGED = [name for name in NAMES if make(name).rounds is None]
 """Methods that end by a rule; the others carry out a plan of their own."""
+ONE_UPLOAD = {"oneshot", "consensus", "ipalm", "mur", "oneshot-lap", "boolean-oneshot"} | {
+    *("asso", "grecond", "mebf", "zhang", "elbmf")
+}
+"""One round is all they have."""
+PAID = {"dp-moments", "dp-range", "dp-nmf"}
+"""What more rounds would cost is not theirs to spend."""
+SCHEDULED = ["boolean-exact", "felb", "falb"]
+"""Penalties grow over all rounds until factors are bits: twice as many are another schedule."""
+ITERATED = ["dsanls", "mu", "hals", "anls-bpp"]
+"""Their factor is put together in the last round, which must be known before: they say where it came too early."""
 
 
 def clients(name):
@@ -66,3 +78,27 @@ def test_the_default_tolerance_costs_no_more_than_two_percent(name, share):
     converged, whole = error(method, Xs, Plan(rounds, participation=share, seed=1))
     assert len(whole.history) >= len(out.history)
     assert default <= 1.02 * converged + 1e-6
+
+
+def test_no_method_is_left_out_without_a_reason():
+    assert set(NAMES) == {*JUDGED, *ONE_UPLOAD, *PAID, *SCHEDULED, *ITERATED}
+    assert all(make(name).rounds == 1 for name in ONE_UPLOAD)
+    assert PAID == {name for name in NAMES if KIND[name] == "private"}
+    assert all(make(name).traits.iterates for name in ITERATED)
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_a_schedule_twice_as_long_gives_no_more_than_two_percent(name):
+    Xs = clients(name)
+    default, _ = error(make(name, RANK), Xs, Plan(seed=1))
+    longer, out = error(make(name, RANK, rounds=2 * make(name, RANK).rounds), Xs, Plan(seed=1))
+    assert len(out.history) == 2 * make(name, RANK).rounds
+    assert default <= 1.02 * longer + 1e-6
+
+
+@pytest.mark.parametrize("name", ITERATED)
+def test_iterations_give_no_more_than_two_percent_or_say_that_they_were_too_few(name):
+    Xs, usual = clients(name), catalog.make(name, RANK, shape=(sum(ROWS), FEATURES))
+    default, out = error(usual, Xs, Plan(stop=FederatedNMF().tol, seed=1))
+    longer, _ = error(replace(usual, iterations=2 * usual.iterations), Xs, Plan(seed=1))
+    assert out.ended == "iterations" or default <= 1.02 * longer + 1e-6
