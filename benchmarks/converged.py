@@ -1,4 +1,4 @@
-"""Every method with a stop rule against itself: default settings, and twice the rounds without the rule.
+"""Every method of more than one round against itself: default settings, and twice the rounds without a stop rule.
 
     python benchmarks/converged.py run                             # goes on where it ended
     python benchmarks/converged.py run tcga_breast_mirna --methods exact fedmavg --seeds 3
@@ -35,6 +35,8 @@ SETS = {
     "gaps": ("tcga_breast_mrna", "scrna_pbmc68k_reduced"),
     "ratings": ("movielens_latest_small",),
     "clusters": ("tcga_breast_mrna", "scrna_pbmc68k_reduced", "mnist"),
+    "blocks": ("tcga_breast_mirna", "bbc_news", "scrna_pbmc68k_reduced"),
+    "boolean": ("mushroom", "dna", "tic_tac_toe"),
 }
 CUT = (240, 200)
 """The most rows and features: runs with few clients in each round are long."""
@@ -53,29 +55,34 @@ class Line(NamedTuple):
 
 
 def lines(seeds: int) -> Iterator[Line]:
-    """All of them, a data set after the other, for methods without a plan of their own."""
+    """All of them, a data set after the other, for methods of more than one round."""
     for kind, names in SETS.items():
-        methods = [m for m in catalog.names(kind) if catalog.make(m, 2).rounds is None]
+        methods = [m for m in catalog.names(kind) if planned(m) or catalog.make(m, 2).rounds is None]
+        shares = SHARES[:1] if kind == "blocks" else SHARES
         for name in names:
             for method in methods:
-                yield from (Line(kind, name, method, share, seed) for share in SHARES for seed in range(seeds))
+                yield from (Line(kind, name, method, share, seed) for share in shares for seed in range(seeds))
+
+
+def planned(method: str) -> bool:
+    """Whether a method is made for so many rounds or iterations: for twice as many it is another one."""
+    return not {"rounds", "iterations"}.isdisjoint(catalog.CATALOG[method].options)
 
 
 def compared(line: Line) -> dict[str, Any]:
     """Return the errors of both runs, their rounds, and why the first one ended."""
     estimator: Any = ESTIMATORS.get(line.kind, FederatedNMF)()
-    Xs = split(Cell(line.kind, line.data, "sorted", line.method), CUT)
+    Xs = split(Cell(line.kind, line.data, "one" if line.kind == "blocks" else "sorted", line.method), CUT)
     common: dict[str, Any] = {"participation": line.share, "seed": line.seed}
     try:
         with tempfile.TemporaryDirectory() as folder:
-            # a method that is made for so many rounds is another one for twice as many
-            kept = (
-                None if "rounds" in catalog.CATALOG[line.method].options else Checkpoint(Path(folder, "run.npz"), EVERY)
-            )
+            kept = None if planned(line.method) else Checkpoint(Path(folder, "run.npz"), EVERY)
             plan = Plan(estimator.rounds, stop=estimator.tol, **common)
             default, (out, settled) = fitted(line.method, Xs, plan, {}, kept)
             rounds = len(out.history) // (len(Xs) if settled.stream else 1)
             long = max(2 * rounds, math.ceil(ROUNDS / line.share))
+            if line.kind == "blocks":  # iterations, of two rounds each
+                long = rounds - 1
             converged, _ = fitted(line.method, Xs, Plan(long, **common), {}, kept)
     except Exception as refused:
         return {**line._asdict(), "refused": f"{type(refused).__name__}: {refused}"}
