@@ -178,6 +178,9 @@ def test_a_stop_rule_has_more_rounds_than_a_plan_without_one():
     assert [Plan(stop=tol).limit(plain) for tol in (0.0, 1e-4)] == [ROUNDS, MOST]
     assert Plan(stop=1e-4, participation=0.25).limit(plain) == 4 * MOST
     assert Plan(stop=1e-4, participation=ByShare(2)).limit(plain) == MOST
+    slow = catalog.make("fedmgs", 3)
+    assert [Plan(stop=1e-4, participation=share).limit(slow) for share in (1, 0.5, 0.25)] == [2 * MOST] * 2 + [4 * MOST]
+    assert [Plan(stop=0.0).limit(slow), Plan(7, stop=1e-4).limit(slow)] == [ROUNDS, 7]
     assert Plan(7, stop=1e-4).limit(plain) == 7
     assert Plan(stop=1e-4).limit(paid) == paid.rounds if paid.rounds else ROUNDS
     assert Plan(stop=1e-4).limit(make("oneshot")) == 1

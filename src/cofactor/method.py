@@ -42,6 +42,7 @@ class Traits:
     where losses are of the clients' own copies or of those that answered, how far the "factor" still moves.
     ``iterates``: rounds of its own plan are iterations, which may be too few: its losses say whether it has settled.
     ``every``: the factor is renewed in every so many rounds, and stands in those between.
+    ``slow``: with all clients it takes so many times the usual rounds until it settles.
     ``unseeded``: in so many rounds, from the first, clients draw the same whatever the seed is.
     ``stages`` are the rounds in which something new begins: clients join anew, and losses do not compare across.
     """
@@ -59,6 +60,7 @@ class Traits:
     judged: str = "loss"
     iterates: bool = False
     every: int = 1
+    slow: int = 1
     unseeded: int = 0
     stages: tuple[int, ...] = (0,)
 

@@ -208,13 +208,16 @@ class Plan:
         own = method.rounds
         if own is not None:
             return min(own, self.rounds or own)
-        return self.rounds or self.usual(paid=method.traits.allowance is not None)
+        return self.rounds or self.usual(paid=method.traits.allowance is not None, slow=method.traits.slow)
 
-    def usual(self, *, paid: bool) -> int:
-        """Return how many rounds there are unless a number is asked for; in ``paid`` ones everything has its price."""
+    def usual(self, *, paid: bool, slow: int = 1) -> int:
+        """Return how many rounds there are unless a number is asked for; in ``paid`` ones everything has its price.
+
+        Where some clients answer there are more rounds anyway, and with them more of the steps that ``slow`` ones need.
+        """
         ends = self.rule.tol > 0 and self.privacy is None and not paid
-        share = self.participation
-        return math.ceil((MOST if ends else ROUNDS) / (1.0 if isinstance(share, ByShare) else share))
+        share = 1.0 if isinstance(self.participation, ByShare) else self.participation
+        return math.ceil(max(MOST / share, MOST * slow) if ends else ROUNDS / share)
 
     def form(self, method: Method) -> tuple[Method, int]:
         """Return the form of a method that this plan needs and its rounds, or refuse one that it contradicts."""

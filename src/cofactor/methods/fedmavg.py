@@ -194,7 +194,7 @@ class FedMGS:
     components: RowSet = field(default_factory=NonNegativeRows)
 
     rounds = None
-    traits = Traits(additive=True, rowwise=0)
+    traits = Traits(additive=True, rowwise=0, slow=2)
 
     def private(self, privacy: Privacy, *, rounds: int, parts: Parts) -> NoReturn:
         """Refuse."""

@@ -91,7 +91,7 @@ class Exchanged:
     @cached_property
     def traits(self) -> Traits:
         """Sums are enough; the factor is renewed in full rounds only."""
-        return Traits(additive=True, complete=True, judged="factor", every=self.every)
+        return Traits(additive=True, complete=True, judged="factor", every=self.every, slow=2)
 
     def partial(self) -> Self:
         """Absent clients are simply not in the mean."""
