@@ -79,7 +79,22 @@ LINES = [
         SUMS,
         later,
     ),
-    Line(("exact-gaps",), "every", "b*2*k*m + 16", "b*k*m + 8", "16*n*m*k"),
+    Line(
+        ("exact-gaps",),
+        "1 to 20",
+        "b*16*k*m + 72",
+        "b*8*k*m + 64",
+        "128*n*m*k",
+        lambda t, last: t < 20,
+    ),
+    Line(
+        ("exact-gaps",),
+        "21, 22, …",
+        "b*2*k*m + 16",
+        "b*k*m + 8",
+        "16*n*m*k",
+        lambda t, last: t >= 20,
+    ),
     Line(("exact-beta",), "every", "b*(k*m + k) + 16", "b*k*m + 8", "16*n*m*k"),
     Line(
         (*FNMF, "fedavg", "fedprox", "syn-sd", "asyn-sd"),

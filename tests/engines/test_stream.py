@@ -17,7 +17,7 @@ ASYNCHRONOUS = ["asyn-sd", "asyn-ssd-v"]
 ONE_BY_ONE = [
     *ASYNCHRONOUS,
     *(name for name in NAMES if name.startswith("fnmf")),
-    *("fedavg", "fedprox", "fedmavg", "fedmgs", "syn-sd", "syn-ssd-v", "exact-beta", "exact-gaps"),
+    *("fedavg", "fedprox", "fedmavg", "fedmgs", "syn-sd", "syn-ssd-v", "exact-beta"),
 ]
 """Methods whose server can merge a single message, made for it or not."""
 

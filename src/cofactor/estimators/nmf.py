@@ -27,8 +27,8 @@ from cofactor.privacy.errors import PrivacyError
 from cofactor.select.rank import select_rank
 from cofactor.types import CofactorError, Data
 
-STARTED = ("exact", "shared-own")
-"""Methods that begin with a start of their own, which would replace a given factor."""
+STARTED = {"exact": ("start", "random"), "shared-own": ("start", "random"), "exact-gaps": ("starts", 1)}
+"""The option of methods with a start of their own by which they take another one."""
 WEIGHED = ("exact", "exact-beta", "exact-gaps")
 """Methods that cells of other weights than 1 may be given to; ``exact-gaps`` takes them."""
 
@@ -255,7 +255,7 @@ class FederatedNMF(Factored):
                 "beta_loss, alpha_W, alpha_H and orthogonality: expected method='exact' to go with them, "
                 f"found {self.method!r}."
             )
-        at = {"start": "random"} if begins and method in STARTED else {}
+        at: dict[str, Any] = dict(taken for name, taken in STARTED.items() if begins and name == method)
         return method, {**at, **more, **self._options()}
 
     def _agreeing(self, penalized: bool, *, begins: bool, weighs: bool) -> dict[str, Any]:

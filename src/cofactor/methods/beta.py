@@ -13,7 +13,8 @@ from cofactor.local import divergence
 from cofactor.local.divergence import exponent
 from cofactor.local.penalties import FREE, Penalties, Penalty
 from cofactor.local.stats import normalize
-from cofactor.method import Traits, total
+from cofactor.method import Method, Traits, total
+from cofactor.methods.raced import raced
 from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, DataError, Local, Message, Shared
@@ -213,10 +214,13 @@ def gapped(
     momentum: bool = True,
     codes_penalty: tuple[float, float] = (0.0, 0.0),
     factor_penalty: tuple[float, float] = (0.0, 0.0),
-) -> Divergence:
+    starts: int = 8,
+) -> Method:
     """The pooled answer over the cells that were observed (the others are NaN), from sums.
 
-    ``beta`` is the divergence: 2 is least squares, 1 Kullback-Leibler. Penalties as for ``exact-beta``.
+    ``beta`` is the divergence: 2 is least squares, 1 Kullback-Leibler. Penalties as for ``exact-beta``. Twenty rounds
+    of random ``starts`` side by side say where to begin: where few cells were observed, one in four ends far from the
+    others (70 % missing: an error of .075 on the observed cells in the place of .009).
     """
     held: dict[str, Any] = {"codes_penalty": codes_penalty, "factor_penalty": factor_penalty}
-    return replace(divergent(rank, beta=beta, momentum=momentum, **held), gaps=True)
+    return raced(replace(divergent(rank, beta=beta, momentum=momentum, **held), gaps=True), starts)
