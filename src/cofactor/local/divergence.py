@@ -185,8 +185,10 @@ def solve_codes(X: Data, H: Array, beta: float, penalty: Penalty = FREE, *, gaps
     minimum; other divergences go on with the rows that still move.
     """
     W, how = flat_codes(X, H), (H, beta, penalty)
-    if beta == 1 and not arrays.counts(X):
-        return _settled(X, _stepped(X, W, *how, gaps=gaps, sweeps=BEGIN)[0], H, penalty, gaps=gaps)
+    if beta == 1:
+        begun = _stepped(X, W, *how, gaps=gaps, sweeps=BEGIN)[0]
+        settled = _settled(X, to_host(begun), to_host(H), penalty, gaps=gaps)
+        return _beside(settled, X)
     if arrays.is_held(X):  # on a device, or in blocks on disk
         return _stepped(X, W, *how, gaps=gaps, sweeps=SWEEPS)[0]
     left = np.arange(len(W))
@@ -196,6 +198,15 @@ def solve_codes(X: Data, H: Array, beta: float, penalty: Penalty = FREE, *, gaps
         if not left.size:
             break
     return W
+
+
+def _beside(W: Array, X: Data) -> Array:
+    """Return codes where the rows are: coordinate descent is done by the host, also for rows on a device."""
+    if not arrays.is_placed(X):
+        return W
+    there = arrays.zeros(W.shape, X)
+    there[:] = W
+    return there
 
 
 def _stepped(
