@@ -80,7 +80,7 @@ class FederatedNMF(Factored):
     clients_ : names of the clients: positions in the list, or the distinct groups.
     history_ : one :class:`~cofactor.engines.history.Round` per round: loss, drift, bytes, seconds, participants.
     stability_ : of each component the worst cosine to its partner in restarts that are as good; a warning names those
-        below .9. None where no restarts were made, NaN where there was nothing to compare.
+        below .97. None where no restarts were made, NaN where there was nothing to compare.
     silhouette_, clustergram_ : with ``consensus``, how far the cluster of each component stands apart from the others
         (1 is all the way; NaN where summaries have too few components for starts to differ), and the distances between
         the components of all starts, as a picture; None without.
