@@ -183,6 +183,14 @@ def test_a_pooled_bound_is_refused_where_there_is_none(
         judge.add_pooled(runs(name)[1])
 
 
+def test_a_pooled_bound_has_the_loss_of_its_run(home: Path, tmp_path: Path) -> None:
+    """Least squares would be lower, and read as if pooling were."""
+    files = [str(home / f"{name}.csv") for name in "abc"]
+    folder = fit(Config(files, 3, method="exact-beta", rounds=300), tmp_path / "run")
+    before, after = folder.evaluation(), judge.add_pooled(folder)
+    assert after.pooled_error == pytest.approx(before.error, rel=0.02)
+
+
 def test_a_pooled_bound_is_added(home: Path, tmp_path: Path) -> None:
     files = [str(home / f"{name}.csv") for name in "abc"]
     folder = fit(Config(files, 3, rounds=20), tmp_path / "run")

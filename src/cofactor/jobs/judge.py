@@ -23,7 +23,6 @@ from cofactor.jobs.reading import read
 from cofactor.kinds.kind import Kind, Score, root
 from cofactor.kinds.measure import overall
 from cofactor.local import arrays
-from cofactor.local.refit import refit
 from cofactor.methods import catalog
 from cofactor.plan import Plan, Stop
 from cofactor.privacy.errors import PrivacyError
@@ -34,6 +33,8 @@ from cofactor.select.passports import LAST_ROUNDS, assemble
 from cofactor.select.passports import Passport as Found
 from cofactor.types import Array, CofactorError, Data
 
+SAME = ("exact", "exact-beta")
+"""Methods whose pooled run has their own loss and penalties; that of others is the first, least squares."""
 POOLED_ROUNDS, POOLED_TOL, POOLED_PATIENCE = 400, 1e-6, 10
 FEW = 8
 """Clients that are named one by one."""
@@ -202,7 +203,8 @@ def passport_record(p: Found, markers: Sequence[Marker] = ()) -> Passport:
 def add_pooled(folder: RunFolder) -> Evaluation:
     """Add the error of a pooled run of the same rank to a run's evaluation: only where all inputs are in one place.
 
-    The bound is the best of three runs on the stacked rows, each client's codes refitted.
+    The bound is the best of three runs on the stacked rows, each client's codes refitted; of a run with another loss or
+    with penalties the same ones, since least squares would only say what these cost.
     """
     config, result = folder.config(), folder.evaluation()
     if config.privacy:
@@ -220,11 +222,13 @@ def add_pooled(folder: RunFolder) -> Evaluation:
             "a pooled bound is there for non-negative numbers only, with the same features at every client."
         )
     data = kinds.check(kind, inputs.data)
-    method, stacked = catalog.make("exact", config.rank, start="random"), arrays.stack(data)
+    name = config.method if config.method in SAME else SAME[0]
+    options = config.options if name == config.method else {}
+    method = catalog.make(name, config.rank, **{**options, **({"start": "random"} if name == SAME[0] else {})})
+    stacked = arrays.stack(data)
     plans = [Plan(POOLED_ROUNDS, stop=Stop(POOLED_TOL, POOLED_PATIENCE), seed=s) for s in range(3)]
-    factors = [run(method, [stacked], plan).factor for plan in plans]
-    tallies = [[kind.tally(method, X, refit(X, H), H) for X in data] for H in factors]
-    best = min(tallies, key=lambda found: overall(kind, found).error)
+    H = min((run(method, [stacked], plan) for plan in plans), key=lambda found: found.history[-1].loss).factor
+    best = [kind.tally(method, X, method.refit(X, H), H) for X in data]
     clients = [replace(line, pooled_error=kind.score(tally).error) for line, tally in zip(result.clients, best)]
     result = replace(result, clients=clients, pooled_error=overall(kind, best).error)
     folder.write_json("evaluation.json", result)
