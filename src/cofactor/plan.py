@@ -197,6 +197,11 @@ class Plan:
         elif not (isinstance(share, Real) and 0 < share <= 1):
             raise CofactorError(f"participation must be in (0, 1]. Found {share}.")
 
+    @property
+    def share(self) -> float:
+        """The part of the clients that a round is of; a draw by share stands for all of them."""
+        return 1.0 if isinstance(self.participation, ByShare) else float(self.participation)
+
     def participants(self, clients: int) -> int:
         """Return how many of the clients take part in a round (at most, with a draw by share)."""
         if isinstance(self.participation, ByShare):
@@ -216,8 +221,7 @@ class Plan:
         Where some clients answer there are more rounds anyway, and with them more of the steps that ``slow`` ones need.
         """
         ends = self.rule.tol > 0 and self.privacy is None and not paid
-        share = 1.0 if isinstance(self.participation, ByShare) else self.participation
-        return math.ceil(max(MOST / share, MOST * slow) if ends else ROUNDS / share)
+        return math.ceil(max(MOST / self.share, MOST * slow) if ends else ROUNDS / self.share)
 
     def form(self, method: Method) -> tuple[Method, int]:
         """Return the form of a method that this plan needs and its rounds, or refuse one that it contradicts."""

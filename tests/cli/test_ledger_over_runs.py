@@ -69,7 +69,7 @@ def test_a_total_of_clients_is_for_zero_out_neighbours(tmp_path) -> None:
 
 
 def test_what_is_wrong_with_a_ledger_is_one_line(site, monkeypatch) -> None:
-    words = ("fit", *FILES, "-k", 3, *BUDGET, "--ledger")
+    words = ("fit", *FILES, "-k", 3, *BUDGET, "-q", "--ledger")
     assert "cofactor ledger new" in refused(*words, "none.jsonl", cwd=site)
     assert "epsilon: expected a total to go with ledger" in refused(*words[:6], "--ledger", "site.jsonl", cwd=site)
     monkeypatch.setattr(files, "WAIT", 0.1)
@@ -81,7 +81,7 @@ def test_what_is_wrong_with_a_ledger_is_one_line(site, monkeypatch) -> None:
     assert "found 640" in cofactor("privacy", "spend", "site.jsonl", cwd=site, check=2).stderr
     key.chmod(0o600)
     fit(site, "one")
-    some = ("fit", *FILES[:2], "-k", 3, *BUDGET, "--ledger", "site.jsonl")
+    some = ("fit", *FILES[:2], "-k", 3, *BUDGET, "-q", "--ledger", "site.jsonl")
     assert "a ledger of other data: its 2 rounds were charged for other rows" in refused(*some, cwd=site)
     text = (site / "site.jsonl").read_text()
     lines = text.splitlines(keepends=True)

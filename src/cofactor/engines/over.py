@@ -11,7 +11,7 @@ import numpy as np
 
 from cofactor.engines.history import Round
 from cofactor.method import Method
-from cofactor.plan import WINDOW, ByShare, Plan, still
+from cofactor.plan import WINDOW, Plan, still
 from cofactor.types import Array, Shared
 
 DIRECTIONS = 32
@@ -35,7 +35,7 @@ class Over:
     def __init__(self, method: Method, plan: Plan, clients: int, limit: int) -> None:
         self.own, self.traits, self.limit = method.rounds, method.traits, limit
         self.judges = self.own is None
-        share = 1.0 if isinstance(plan.participation, ByShare) else float(plan.participation)
+        share = plan.share
         every = clients if plan.stream else self.traits.every / share
         self.tol, self.patience = plan.rule.tol, math.ceil(plan.rule.patience * every)
         self.share, self.stream = share, plan.stream is not None
