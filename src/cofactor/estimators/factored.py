@@ -27,7 +27,7 @@ from cofactor.select.markers import Marker, Regressed, table
 from cofactor.types import Array, CofactorError, Data, unknown
 
 
-class Factored(Kept):
+class Factored(Kept, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """A model ``X ~ W H`` that is fitted, and what one does with it."""
 
     beta_loss: Any
