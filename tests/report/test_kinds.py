@@ -58,6 +58,16 @@ def text_of(page: Path) -> str:
     return re.sub(r"\s+", " ", words.replace("&#39;", "'"))
 
 
+def test_a_report_of_another_loss_says_what_it_minimizes(tmp_path: Path) -> None:
+    for j in range(2):
+        np.save(tmp_path / f"{j}.npy", np.random.default_rng(j).poisson(3.0, (30, 6)))
+    cofactor("fit", "0.npy", "1.npy", "-k", 2, "--method", "exact-beta", "--out", "run", "-q", cwd=tmp_path)
+    text = text_of(tmp_path / "run" / "report.html")
+    assert "the divergence of the model from the data, summed over clients" in text
+    assert "Own fits are least squares" in text
+    assert "half the squared distance" not in text
+
+
 def test_a_report_says_which_rows_it_shows_instead_of_that_none_leave(tmp_path: Path) -> None:
     """A centre of one row is that row; so are the tiles of a client that has hardly any rows."""
     rng = np.random.default_rng(0)

@@ -16,6 +16,8 @@ LACKING = OWN + "clients lack features, so that components of their own do not c
 class Meaning(NamedTuple):
     """Words for one kind of data; ``alone`` says why clients are not fitted alone, and is empty where they are.
 
+    Where they are, ``owns`` says what else there is to know of these fits.
+
     ``pools`` and ``ranks`` say whether there is a pooled bound, and a rank scan, to ask for.
     """
 
@@ -28,6 +30,7 @@ class Meaning(NamedTuple):
     row: str = "row"
     feature: str = "feature"
     alone: str = ""
+    owns: str = ""
     pools: bool = False
     ranks: bool = False
 
@@ -66,6 +69,13 @@ MEANINGS = {
 }
 
 
+DIVERGENT = REAL._replace(
+    loss="The method's own objective, the divergence of the model from the data, summed over clients.",
+    owns="Own fits are least squares, which is what this error measures; the run minimizes its divergence instead.",
+)
+"""Words for a loss that the error does not measure."""
+
+
 def kind_of(folder: Folder) -> str:
     """Return what the data of a run are, by its method."""
     entry = catalog.CATALOG.get(folder.manifest.method)
@@ -74,7 +84,7 @@ def kind_of(folder: Folder) -> str:
 
 def meaning(folder: Folder) -> Meaning:
     """Return the words for the data of a run."""
-    found = MEANINGS[kind_of(folder)]
+    found = DIVERGENT if folder.manifest.method == "exact-beta" else MEANINGS[kind_of(folder)]
     lacking = folder.manifest.config.get("features") == "union" and folder.evaluation.match is None
     return found._replace(alone=found.alone or LACKING, pools=False, ranks=False) if lacking else found
 
