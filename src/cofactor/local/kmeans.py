@@ -23,8 +23,10 @@ def distances(X: Data, H: Array) -> Array:
     middle = H.mean(axis=0, dtype=np.float64)
     moved = H - middle
     found = np.empty((X.shape[0], len(H)))
-    for rows, part in arrays.blocks(X):
-        near = part - middle
+    step = max(1, arrays.BLOCK_CELLS // X.shape[1])
+    for low in range(0, X.shape[0], step):
+        rows = slice(low, min(low + step, X.shape[0]))
+        near = arrays.row_block(X, rows) - middle
         found[rows] = arrays.row_squares(near)[:, None] - 2 * (near @ moved.T)
     return np.maximum(found + np.einsum("km,km->k", moved, moved), 0)
 

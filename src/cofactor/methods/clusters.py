@@ -18,6 +18,8 @@ from cofactor.methods.staged import Staged
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, Data, Local, Message, Shared
 
+SAMPLE = 100
+"""Rows for each centre by which a client finds its own; all rows then say where these lie."""
 SUMMARY = 3
 """Own centres of a client for each cluster: with as many as clusters, a poor start of one client stays poor."""
 
@@ -72,8 +74,7 @@ class Clusters:
         """Send the sums and counts of the rows of each centre, own or shared, or how they changed."""
         if t == 0:
             return local, self._summary(data, rng)
-        W = self.refit(data, shared.factor)
-        loss = 0.5 * kmeans.distances(data, shared.factor).min(axis=1).sum()
+        W, loss = _nearest(data, shared.factor)
         counted = W - local.codes if self.changes else W  # codes are zeros before the first shared centres
         return Local(W), _sums(data, counted, loss)
 
@@ -83,7 +84,10 @@ class Clusters:
         W = np.zeros((data.shape[0], width), data.dtype)
         loss = 0.0
         if k := min(width, data.shape[0] // 2):
-            H = kmeans.fit(data, k, weights=np.ones(data.shape[0]), rng=rng)[0]
+            few = data
+            if data.shape[0] > SAMPLE * k:
+                few = arrays.rows(data, np.sort(rng.choice(data.shape[0], SAMPLE * k, replace=False)))
+            H = kmeans.fit(few, k, weights=np.ones(few.shape[0]), rng=rng)[0]
             W[np.arange(len(W)), kmeans.paired(data, H)] = 1
             loss = 0.5 * kmeans.distances(data, H).min(axis=1).sum()
         return _sums(data, W, loss)
@@ -123,8 +127,13 @@ class Clusters:
 
     def refit(self, data: Data, factor: Array) -> Array:
         """One at the nearest centre, zero elsewhere."""
-        labels = kmeans.distances(data, factor).argmin(axis=1)
-        return np.eye(len(factor), dtype=data.dtype)[labels]
+        return _nearest(data, factor)[0]
+
+
+def _nearest(data: Data, H: Array) -> tuple[Array, float]:
+    """Return one at the nearest centre of every row (n x k), and half the squared distances to these."""
+    away = kmeans.distances(data, H)
+    return np.eye(len(H), dtype=data.dtype)[away.argmin(axis=1)], 0.5 * float(away.min(axis=1).sum())
 
 
 def _sums(data: Data, codes: Array, loss: float) -> Message:
