@@ -141,7 +141,7 @@ def test_no_centre_has_a_single_row_and_far_rows_stay_in_sight(seed):
     n = int(draw.integers(2, 40))
     X = draw.lognormal(sigma=2, size=(n, 3))
     H = kmeans.seeds(X, n // 2, weights=np.ones(n), rng=draw)
-    chosen = kmeans.paired(X, H)
+    chosen = kmeans.paired(X, kmeans.distances(X, H))
     counts = np.bincount(chosen, minlength=n // 2)
     assert not (counts == 1).any()
     kept = kmeans.distances(X, H).argmin(axis=1) == chosen

@@ -20,15 +20,13 @@ from cofactor.estimators.given import INITS, Given
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.numbers import GAPPED, NON_NEGATIVE
 from cofactor.method import Method
-from cofactor.methods.build import Facts
+from cofactor.methods.build import Facts, about
 from cofactor.methods.pooled import SETTLES
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select.rank import select_rank
 from cofactor.types import CofactorError, Data
 
-STARTED = {"exact": ("start", "random"), "shared-own": ("start", "random"), "exact-gaps": ("starts", 1)}
-"""The option of methods with a start of their own by which they take another one."""
 WEIGHED = ("exact", "exact-beta", "exact-gaps")
 """Methods that cells of other weights than 1 may be given to; ``exact-gaps`` takes them."""
 
@@ -255,7 +253,7 @@ class FederatedNMF(Factored):
                 "beta_loss, alpha_W, alpha_H and orthogonality: expected method='exact' to go with them, "
                 f"found {self.method!r}."
             )
-        at: dict[str, Any] = dict(taken for name, taken in STARTED.items() if begins and name == method)
+        at = about(method).started if begins else {}
         return method, {**at, **more, **self._options()}
 
     def _agreeing(self, penalized: bool, *, begins: bool, weighs: bool) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def as_run(folder: RunFolder) -> Config:
 
 def _going_on(config: Config) -> Config:
     """Return the configuration of rounds that begin at the factor that there is, without uploads."""
-    return replace(config, options={**config.options, "start": "random"})
+    return replace(config, options={**config.options, **catalog.find(config.method).started_options})
 
 
 def without(config: Config, names: Sequence[str], client: str) -> Config:

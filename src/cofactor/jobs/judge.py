@@ -222,9 +222,8 @@ def add_pooled(folder: RunFolder) -> Evaluation:
             "a pooled bound is there for non-negative numbers only, with the same features at every client."
         )
     data = kinds.check(kind, inputs.data)
-    name = config.method if config.method in SAME else SAME[0]
-    options = config.options if name == config.method else {}
-    method = catalog.make(name, config.rank, **{**options, **({"start": "random"} if name == SAME[0] else {})})
+    name, options = (config.method, config.options) if config.method in SAME else (SAME[0], {})
+    method = catalog.make(name, config.rank, **{**options, **catalog.find(name).started_options})
     stacked = arrays.stack(data)
     plans = [Plan(POOLED_ROUNDS, stop=Stop(POOLED_TOL, POOLED_PATIENCE), seed=s) for s in range(3)]
     H = min((run(method, [stacked], plan) for plan in plans), key=lambda found: found.history[-1].loss).factor

@@ -77,11 +77,10 @@ def check_one(
     try:
         found = kind.check(np.zeros((1, X.shape[1]), X.dtype), client)[:0] if nothing else kind.check(X, client)
     except DataError as error:
-        if private and isinstance(error, SizeError):
-            found = error.data
-        else:
+        if not (private and isinstance(error, SizeError)):
             named = error if features is None else error.named(features)
             raise (named.kept(client) if private else named) from None
+        found = error.data
     return found.astype(X.dtype) if private and X.dtype == np.float32 and found.dtype == np.float64 else found
 
 

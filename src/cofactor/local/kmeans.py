@@ -82,21 +82,21 @@ def fit(X: Data, k: int, *, weights: Array, rng: np.random.Generator, restarts: 
     return found[int(np.flatnonzero(left <= left.min() * (1 + ALIKE))[0])]
 
 
-def paired(X: Data, H: Array) -> Array:
-    """Return the nearest centre of every row (n), so that no centre has a single row, of 2k or more.
+def paired(X: Data, away: Array) -> Array:
+    """Return the nearest centre of every row by its distances (n x k): no centre has a single row, of 2k or more.
 
     The nearest row of a centre that can spare one comes with it: far rows stay in sight, half as far.
     """
-    labels = distances(X, H).argmin(axis=1)
-    counts = np.bincount(labels, minlength=len(H))
+    labels = away.argmin(axis=1)
+    counts = np.bincount(labels, minlength=away.shape[1])
     for centre in np.flatnonzero(counts == 1):
         if counts[centre] != 1:  # it has given its row, or got one
             continue
         alone = np.flatnonzero(labels == centre)
-        away = distances(X, _dense(arrays.rows(X, alone)))[:, 0]
-        away[counts[labels] == 2] = np.inf
-        away[alone] = np.inf
-        nearest = int(away.argmin())
+        beside = distances(X, _dense(arrays.rows(X, alone)))[:, 0]
+        beside[counts[labels] == 2] = np.inf
+        beside[alone] = np.inf
+        nearest = int(beside.argmin())
         counts[labels[nearest]] -= 1
         counts[centre] += 1
         labels[nearest] = centre

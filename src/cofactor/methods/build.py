@@ -93,17 +93,24 @@ def refuse_dealt(plan: Plan) -> None:
 
 
 class About(NamedTuple):
-    """What a method says of itself before it is built: the kind of its data, and of an object its rank and budget."""
+    """What a method says of itself before it is built: the kind of its data, and of an object its rank and budget.
+
+    ``started`` are the options by which a name takes a start that is given.
+    """
 
     kind: str
     rank: int | None = None
     privacy: Privacy | None = None
+    started: Mapping[str, Any] = {}
 
 
 def about(method: str | Method) -> About:
     """Return what is known of a method; a name has no rank and no budget yet."""
     if isinstance(method, str):
-        return About("real" if method == AUTO else catalog.find(method, AUTO).kind)
+        if method == AUTO:
+            return About("real")
+        entry = catalog.find(method, AUTO)
+        return About(entry.kind, started=entry.started_options)
     allowance = method.traits.allowance
     return About(method.traits.kind, method.rank, None if allowance is None else allowance.privacy)
 

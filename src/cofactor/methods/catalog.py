@@ -108,7 +108,8 @@ class Entry:
     ``sums`` is what clients send where the server needs only the sum of it ("" where it needs every message);
     ``streams`` says that clients may answer one by one, ``private`` that it adds noise and needs a budget.
     ``alone_options``, ``secure_options`` and ``private_options`` are what options are, unless they are given, where
-    there is one client, where only sums may be seen, and where nothing may be seen without noise.
+    there is one client, where only sums may be seen, and where nothing may be seen without noise; ``started_options``,
+    where a start is given, which its own would replace.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Entry:
     alone_options: Mapping[str, Any] = field(default_factory=dict)
     secure_options: Mapping[str, Any] = field(default_factory=dict)
     private_options: Mapping[str, Any] = field(default_factory=dict)
+    started_options: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def taken(self) -> Mapping[str, inspect.Parameter]:
@@ -153,12 +155,19 @@ ENTRIES: tuple[Entry, ...] = (
         alone_options={"start": "svd"},
         secure_options={"start": "moments"},
         private_options={"start": "random"},
+        started_options={"start": "random"},
     ),
     Entry("oneshot", oneshot),
     Entry("consensus", consensus),
     Entry("exact-beta", divergent, sums="majorizers of the factor"),
-    Entry("exact-gaps", gapped, "gaps", sums="majorizers of the factor"),
-    Entry("shared-own", shared_own, sums=STATISTICS, secure_options={"start": "moments"}),
+    Entry("exact-gaps", gapped, "gaps", sums="majorizers of the factor", started_options={"starts": 1}),
+    Entry(
+        "shared-own",
+        shared_own,
+        sums=STATISTICS,
+        secure_options={"start": "moments"},
+        started_options={"start": "random"},
+    ),
     *(
         Entry(name, _fnmf(align, what), paper=FNMF, sums=FACTORS, secure_options={"sums": True})
         for name, align, what in (

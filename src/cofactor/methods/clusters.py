@@ -88,8 +88,9 @@ class Clusters:
             if data.shape[0] > SAMPLE * k:
                 few = arrays.rows(data, np.sort(rng.choice(data.shape[0], SAMPLE * k, replace=False)))
             H = kmeans.fit(few, k, weights=np.ones(few.shape[0]), rng=rng)[0]
-            W[np.arange(len(W)), kmeans.paired(data, H)] = 1
-            loss = 0.5 * kmeans.distances(data, H).min(axis=1).sum()
+            away = kmeans.distances(data, H)
+            W[np.arange(len(W)), kmeans.paired(data, away)] = 1
+            loss = 0.5 * away.min(axis=1).sum()
         return _sums(data, W, loss)
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
