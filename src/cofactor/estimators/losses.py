@@ -1,4 +1,4 @@
-"""What scikit-learn calls a loss and its penalties, as options of ``exact`` and ``exact-beta``."""
+"""What scikit-learn calls a loss and its penalties, as options of methods."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from cofactor.types import CofactorError, unknown
 
+METHODS = ("exact", "exact-beta", "exact-gaps")
+"""Methods that take them, and whose cells may count more or less than others: ``exact-gaps`` does that."""
 NAMED = {"frobenius": 2.0, "kullback-leibler": 1.0, "itakura-saito": 0.0}
 
 

@@ -27,9 +27,6 @@ from cofactor.privacy.errors import PrivacyError
 from cofactor.select.rank import select_rank
 from cofactor.types import CofactorError, Data
 
-WEIGHED = ("exact", "exact-beta", "exact-gaps")
-"""Methods that cells of other weights than 1 may be given to; ``exact-gaps`` takes them."""
-
 
 class FederatedNMF(Factored):
     """One factor H >= 0 shared by all clients, private codes W_j >= 0, ``X_j ~ W_j H``.
@@ -242,13 +239,13 @@ class FederatedNMF(Factored):
         if self.consensus is not None:
             return "consensus", self._agreeing(bool(more), begins=begins, weighs=given.cells is not None)
         if given.cells is not None:
-            if method not in WEIGHED:
+            if method not in losses.METHODS:
                 raise CofactorError(f"cell_weight: expected method='exact' to go with it, found {self.method!r}.")
             if "overlap" in more or self.n_components == "auto":
                 name = "orthogonality" if "overlap" in more else "n_components='auto'"
                 raise CofactorError(f"cell_weight: expected no {name} beside it, found both.")
             method = "exact-gaps"
-        if more and method not in WEIGHED:
+        if more and method not in losses.METHODS:
             raise CofactorError(
                 "beta_loss, alpha_W, alpha_H and orthogonality: expected method='exact' to go with them, "
                 f"found {self.method!r}."

@@ -8,17 +8,14 @@ from cofactor.estimators import losses
 from cofactor.jobs.settings import Settings
 from cofactor.types import CofactorError
 
-METHODS = ("exact", "exact-beta", "exact-gaps")
-"""Methods that take them."""
-
 
 def options(settings: Settings) -> dict[str, Any]:
     """Return the options that the penalties of a run amount to; none where it has none."""
     of_factor = "same" if settings.alpha_h is None else settings.alpha_h
     found = losses.options("frobenius", settings.alpha_w, of_factor, settings.l1_ratio)
-    if found and settings.method not in METHODS:
+    if found and settings.method not in losses.METHODS:
         raise CofactorError(
-            f"--alpha-W, --alpha-H: expected a method that takes them ({', '.join(METHODS)}), found "
+            f"--alpha-W, --alpha-H: expected a method that takes them ({', '.join(losses.METHODS)}), found "
             f"{settings.method!r}."
         )
     if settings.l1_ratio and not found:
