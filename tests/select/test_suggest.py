@@ -35,6 +35,25 @@ def test_stability_is_not_known_where_nothing_could_differ():
     assert np.isfinite(scan.seed_stability[0])
 
 
+def test_what_all_clients_found_side_by_side_is_not_a_rank(rng):
+    patterns = rng.gamma(0.4, size=(4, 60))
+    kinds = [rng.permutation(np.arange(80) % 4) for _ in range(3)]
+    clean = [patterns[kind] * rng.uniform(0.5, 1.5, size=(80, 1)) for kind in kinds]
+    Xs = [np.maximum(X + 0.2 * X.std() * rng.normal(size=X.shape), 0) for X in clean]
+    scan = select_rank(Xs, range(2, 15), seeds=2, restarts=2)
+    assert scan.heldout[10] < scan.heldout[2]  # 12 = 3 x 4: a mean of three fits predicts better than one of them
+    assert scan.suggestion == 4
+
+
+def test_clients_with_nothing_in_common_have_all_of_theirs(rng):
+    Xs = []
+    for j in range(3):
+        X = np.zeros((60, 60))
+        X[:, 20 * j : 20 * j + 20] = rng.gamma(0.5, size=(60, 2)) @ rng.gamma(0.5, size=(2, 20))
+        Xs.append(X + 0.01 * rng.random(X.shape))
+    assert select_rank(Xs, range(2, 9), seeds=2, restarts=2).suggestion == 6
+
+
 def test_digits_have_more_than_a_handful():
     data = datasets.digits()
     Xs = partition.split(data.X[:800], partition.iid(800, 3))
@@ -55,7 +74,8 @@ def test_noise_and_constants_have_nothing_stable(rng, kind):
 def curves(heldout, stability, gap=0.01):
     K = len(heldout)
     same = np.full(K, gap)
-    return Curves(np.arange(2, 2 + K), np.array(heldout), same, same, same, np.array(stability), same * np.nan, same)
+    stabilities = np.array(stability), same * np.nan
+    return Curves(np.arange(2, 2 + K), np.array(heldout), same, same, same, *stabilities, same, np.zeros(K, bool))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from cofactor.types import Array
 
 USED = 0.1
 """A client uses a component whose share there is at least this part of an equal share 1 / k."""
+SAME = 0.9
+"""Components at this cosine or above are taken for one."""
 OWN_RESTARTS, OWN_ITERATIONS = 2, 50
 
 
@@ -50,6 +52,12 @@ def agreement(factors: Sequence[Array]) -> float:
     """Mean matched cosine over all pairs of factors of one rank; NaN for fewer than two."""
     pairs = [float(cosines(A, B).mean()) for A, B in combinations(factors, 2)]
     return float(np.mean(pairs)) if pairs else np.nan
+
+
+def is_doubled(union: Sequence[Summary]) -> bool:
+    """Whether two clients found one component, at a cosine of ``SAME`` or more: together they then hold too many."""
+    own = [unit(s.factor[np.diag(s.gram) > 0]) for s in union]
+    return any(bool((A @ B.T >= SAME).any()) for A, B in combinations(own, 2))
 
 
 def own_match(summary: Summary, H: Array, share: Array, *, seed: int = 0) -> Array:

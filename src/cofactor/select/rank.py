@@ -96,7 +96,7 @@ def select_rank(
     found, baseline = every.at(np.array(chosen)), float(every.heldout[0])
     suggestion, reason = choose(found, baseline, stable=stable)
     return RankScan(
-        *found[:-1],
+        *found[:-2],
         baseline=baseline,
         suggestion=suggestion,
         reason=reason,

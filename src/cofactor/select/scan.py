@@ -22,7 +22,7 @@ from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select import cells, holdout
 from cofactor.select.holdout import Holdout
-from cofactor.select.matching import agreement, client_agreement
+from cofactor.select.matching import agreement, client_agreement, is_doubled
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
 JUDGES = 20
@@ -134,6 +134,7 @@ class Scan:
         over_seeds = [agreement([H for H, _ in group]) for group in by_rank]
         memory = {
             "seed_stability": np.where(np.array(self.ranks) < found, over_seeds, np.nan),
+            "doubled": (np.array(self.ranks) >= found) & is_doubled(union),
             "client_stability": np.array(
                 _in_threads(lambda group: client_agreement(chosen, group[0][0], group[0][1][judges]), by_rank)
             ),

@@ -15,7 +15,11 @@ NEGLIGIBLE = 1e-4
 
 
 class Curves(NamedTuple):
-    """One entry per rank (K), rank 1 first; see :class:`cofactor.select.rank.RankScan`."""
+    """One entry per rank (K), rank 1 first; see :class:`cofactor.select.rank.RankScan`.
+
+    ``doubled`` marks ranks at which every client's own components stand side by side although some are the same:
+    such a union predicts a little better than the shared components do, as the mean of many fits would.
+    """
 
     ranks: Array
     heldout: Array
@@ -25,6 +29,7 @@ class Curves(NamedTuple):
     seed_stability: Array
     client_stability: Array
     gain_error: Array
+    doubled: Array
 
     def at(self, ranks: Array) -> Curves:
         """Return the curves at some of the ranks."""
@@ -36,18 +41,20 @@ def curves(ranks: Array, scalars: Mapping[str, Array], *, chosen: Array) -> Curv
     """Pool the scalars that the clients sent; ``chosen`` are the ranks that may be best.
 
     ``heldout`` (c x K x S x groups) and ``heldout_square`` (c x groups), ``training`` (c x K x S),
-    ``training_square`` (c), and both stabilities (K). ``gain_error`` is the standard error of ``heldout(1) - heldout``.
+    ``training_square`` (c), both stabilities and ``doubled`` (K).
+    ``gain_error`` is the standard error of ``heldout(1) - heldout``.
     """
     errors, squares = scalars["heldout"], scalars["heldout_square"]
     if not squares.sum() > 0:
         raise CofactorError("expected held-out values above 0, found none: hold out more cells, or bring more rows.")
     heldout = errors.sum(axis=(0, 3)).mean(axis=1) / squares.sum()
     apart = _ratio(errors.sum(axis=3), squares.sum(axis=1)[:, None, None])
-    best = int(np.argmin(np.where(np.isin(ranks, chosen), heldout, np.inf)))
+    doubled = scalars["doubled"]
+    best = int(np.argmin(np.where(_eligible(np.isin(ranks, chosen), doubled), heldout, np.inf)))
     training = scalars["training"].sum(axis=0).mean(axis=1) / scalars["training_square"].sum()
     stability = scalars["seed_stability"], scalars["client_stability"]
     gap, gain = (paired_error(errors, squares, reference=i) for i in (best, 0))
-    return Curves(ranks, heldout, apart.std(axis=(0, 2)), gap, training, *stability, gain)
+    return Curves(ranks, heldout, apart.std(axis=(0, 2)), gap, training, *stability, gain, doubled)
 
 
 def paired_error(errors: Array, squares: Array, *, reference: int) -> Array:
@@ -70,6 +77,7 @@ def paired_error(errors: Array, squares: Array, *, reference: int) -> Array:
 
 def choose(found: Curves, baseline: float, *, stable: float = STABLE) -> tuple[int, str]:
     """Return the suggested rank and why, in words."""
+    found = found.at(found.ranks[_eligible(np.ones(len(found.ranks), bool), found.doubled)])
     best = int(np.argmin(found.heldout))
     lowest, k = found.heldout[best], found.ranks
     if found.ranks[best] > 1 and baseline - lowest <= max(found.gain_error[best], NEGLIGIBLE):
@@ -96,6 +104,12 @@ def choose(found: Curves, baseline: float, *, stable: float = STABLE) -> tuple[i
         f"{np.nanmax(found.seed_stability):.3f}, wanted {stable:g}). Rank {k[i]} is the smallest within one standard "
         f"error of the best held-out error ({lowest:.3g} at rank {k[best]}); read its components with care."
     )
+
+
+def _eligible(chosen: Array, doubled: Array) -> Array:
+    """Return which of the chosen ranks may be suggested: those without doubled components, or all if there are none."""
+    single = chosen & ~doubled
+    return single if single.any() else chosen
 
 
 def _within(found: Curves, i: int, best: int) -> str:
