@@ -58,8 +58,8 @@ def test_product_and_counts_equal_numpy(n, m, k, rng):
     assert bits.error(X, W, H) == (X != R).sum()
     if X.any():
         assert bits.loss(X, W, H) == (X != R).sum() / X.sum()
-        assert bits.recall(X, W, H) == (X & R).sum() / X.sum()
-        assert bits.similarity(X, W, H) == pytest.approx((X == R).mean())
+        assert bits.tally(X, W, H).recall == (X & R).sum() / X.sum()
+        assert bits.tally(X, W, H).similarity == pytest.approx((X == R).mean())
 
 
 def test_tallies_add_up_over_clients(tiles):
@@ -72,7 +72,7 @@ def test_loss_without_ones():
     zeros, one = np.zeros((2, 3), np.uint8), np.ones((2, 1), np.uint8)
     assert bits.loss(zeros, one, np.zeros((1, 3), np.uint8)) == 0
     assert bits.loss(zeros, one, np.ones((1, 3), np.uint8)) == np.inf
-    assert bits.recall(zeros, one, np.ones((1, 3), np.uint8)) == 1
+    assert bits.tally(zeros, one, np.ones((1, 3), np.uint8)).recall == 1
 
 
 def test_columns_are_the_csc_lists(tiles):

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-from itertools import product as every
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from tests.helpers.bits import best_codes
 
-from cofactor.boolean import error, exact_refit, greedy_refit, loss
+from cofactor.boolean import error, greedy_refit, loss
 from cofactor.boolean.bits import row_errors
-from cofactor.types import CofactorError
 
 
 def random_bits(rng, *shape, density=0.3):
@@ -19,11 +17,11 @@ def random_bits(rng, *shape, density=0.3):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6))
-def test_greedy_is_never_worse_than_all_zero_nor_better_than_exact(seed):
+def test_greedy_is_never_worse_than_all_zero_nor_better_than_the_best(seed):
     rng = np.random.default_rng(seed)
     X, H = random_bits(rng, 12, 70), random_bits(rng, 5, 70)
-    greedy, exact = greedy_refit(X, H), exact_refit(X, H)
-    assert error(X, exact, H) <= error(X, greedy, H) <= X.sum()
+    greedy, best = greedy_refit(X, H), best_codes(X, H)
+    assert error(X, best, H) <= error(X, greedy, H) <= X.sum()
 
 
 def test_greedy_follows_its_definition(rng):
@@ -56,17 +54,10 @@ def test_no_single_change_of_a_code_helps(seed):
         assert (row_errors(X, W, H) <= row_errors(X, other, H)).all()
 
 
-def test_exact_equals_brute_force(rng):
-    X, H = random_bits(rng, 15, 65), random_bits(rng, 4, 65)
-    codes = np.array(list(every([0, 1], repeat=4)))
-    errors = [((codes @ H > 0) != x).sum(axis=1).min() for x in X]
-    assert error(X, exact_refit(X, H), H) == sum(errors)
-
-
 @pytest.mark.parametrize("seed", range(3))
-def test_greedy_is_within_a_hundredth_of_exact_on_tiles(tiles, seed):
+def test_greedy_is_within_a_hundredth_of_the_best_on_tiles(tiles, seed):
     X, _, H = tiles(300, 90, 8, noise=0.05, seed=seed)
-    assert loss(X, greedy_refit(X, H), H) <= loss(X, exact_refit(X, H), H) + 0.01
+    assert loss(X, greedy_refit(X, H), H) <= loss(X, best_codes(X, H), H) + 0.01
 
 
 def test_sparse_equals_dense_and_clients_equal_stacked(tiles):
@@ -78,11 +69,6 @@ def test_sparse_equals_dense_and_clients_equal_stacked(tiles):
 
 def test_old_codes_stay_where_they_are_better(rng):
     X, H = random_bits(rng, 200, 30, density=0.5), random_bits(rng, 6, 30, density=0.5)
-    exact = exact_refit(X, H)
-    assert error(X, greedy_refit(X, H), H) > error(X, exact, H)
-    np.testing.assert_array_equal(greedy_refit(X, H, codes=exact), exact)
-
-
-def test_exact_refuses_large_rank():
-    with pytest.raises(CofactorError, match=r"rank <= 12. Found 13; use greedy_refit"):
-        exact_refit(np.ones((2, 20), np.uint8), np.ones((13, 20), np.uint8))
+    best = best_codes(X, H)
+    assert error(X, greedy_refit(X, H), H) > error(X, best, H)
+    np.testing.assert_array_equal(greedy_refit(X, H, codes=best), best)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from cofactor.boolean import alb_prox, elb_prox, lam_at
-from cofactor.boolean.prox import alb_value, elb_value
 
 GRID = np.linspace(0, 1, 100_001)
 POINTS = np.concatenate([np.linspace(-0.6, 1.6, 45), [0.0, 0.499, 0.501, 1.0, 1e-9, 1 - 1e-9]])
@@ -47,15 +46,6 @@ def test_proxes_are_symmetric_and_keep_bits(prox):
     np.testing.assert_allclose(prox(1 - x, 0.02, 0.3), 1 - prox(x, 0.02, 0.3), atol=1e-12)
     np.testing.assert_array_equal(prox(np.array([0.0, 1.0]), 0.02, 0.3), [0, 1])
     assert np.isin(prox(np.linspace(0, 1, 50), 0.6, 1.0), [0, 1]).all()
-
-
-def test_values_vanish_on_bits_alone():
-    bits = np.array([0.0, 1.0, 1.0])
-    for value in (elb_value, alb_value):
-        assert value(bits, 0.1, 0.2) == 0
-        assert value(np.array([0.3]), 0.1, 0.2) == pytest.approx(value(np.array([0.7]), 0.1, 0.2))
-    assert elb_value(np.array([0.3]), 0.1, 0.2) == pytest.approx(0.1 * 0.3 + 0.2 * 0.09 / 2)
-    assert alb_value(np.array([0.3]), 0.1, 0.2) == pytest.approx(0.03 + 0.009 / (1 - np.exp(-3)))
 
 
 def test_the_rate_grows_and_stays_finite():

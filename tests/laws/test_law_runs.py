@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.helpers.bits import best_codes
 from tests.helpers.methods import (
     KIND,
     NAMES,
@@ -134,7 +135,7 @@ def best_error(name, method, X, H, solve_nnls):
     """Return the error of the best codes, found in another way than the method's."""
     A = dense(X)
     if KIND[name] == "boolean":
-        return boolean.error(A, boolean.exact_refit(A, H), H)
+        return boolean.error(A, best_codes(A, H), H)
     if name == "k-means":
         return np.sqrt(np.sum((A[:, None] - H) ** 2, axis=2).min(axis=1).sum())
     if KIND[name] == "gaps":

@@ -23,9 +23,6 @@ World = Callable[[bool, int], Array]
 Canaries = Callable[[Array], Array]
 """(which of the m canaries are in, bool) -> one score per canary from a single run; high means in."""
 
-Bound = Callable[[Array, Array, float], float]
-"""(scores with, scores without, confidence) -> lower bound on the privacy parameter."""
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -55,28 +52,14 @@ def mu_lower(present: Array, absent: Array, confidence: float) -> float:
     return max(0.0, float(-ndtri(fpr) - ndtri(fnr)))
 
 
-def epsilon_lower(present: Array, absent: Array, confidence: float, *, delta: float = 0.0) -> float:
-    """Return a lower bound on epsilon: ``max log((1 - delta - fnr) / fpr)`` over both roles of the two errors."""
-    fpr, fnr = _error_rates(present, absent, confidence)
-    odds = [(1 - delta - a) / b for a, b in ((fnr, fpr), (fpr, fnr))]
-    return max(0.0, math.log(max(*odds, 1.0)))
-
-
 def two_world(
-    release: World,
-    control: World,
-    *,
-    claim: float,
-    releases: int = 200_000,
-    confidence: float = 0.999,
-    bound: Bound = mu_lower,
+    release: World, control: World, *, claim: float, releases: int = 200_000, confidence: float = 0.999
 ) -> Verdict:
     """Compare many releases with and without one worst-case record; sees noise that is 10 % too small at mu ~ 1.
 
-    ``claim`` is the mu (or epsilon, by ``bound``) that the release is accounted with; ``control`` is the release with
-    its noise taken out.
+    ``claim`` is the mu that the release is accounted with; ``control`` is the release with its noise taken out.
     """
-    found = [bound(world(True, releases), world(False, releases), confidence) for world in (release, control)]
+    found = [mu_lower(world(True, releases), world(False, releases), confidence) for world in (release, control)]
     return _verdict(found, claim, confidence)
 
 

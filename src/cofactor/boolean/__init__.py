@@ -16,20 +16,16 @@ from cofactor.boolean.bits import (
     loss,
     pack,
     product,
-    recall,
-    similarity,
     tally,
     unpack,
 )
-from cofactor.boolean.cover import exact_refit, greedy_refit
+from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.elbmf import Relaxation, ipalm_step
 from cofactor.boolean.prox import alb_prox, elb_prox, lam_at
 from cofactor.boolean.sweeps import (
     Changes,
     changes,
-    choose,
     choose_all,
-    counts,
     polish,
     reseed,
     sweep,
@@ -47,13 +43,10 @@ __all__ = [
     "asso",
     "changes",
     "check_boolean",
-    "choose",
     "choose_all",
-    "counts",
     "elb_prox",
     "elbmf",
     "error",
-    "exact_refit",
     "grecond",
     "greedy_refit",
     "ipalm_step",
@@ -63,9 +56,7 @@ __all__ = [
     "pack",
     "polish",
     "product",
-    "recall",
     "reseed",
-    "similarity",
     "sweep",
     "tally",
     "uncovered",

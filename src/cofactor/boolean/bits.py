@@ -161,16 +161,6 @@ def loss(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> float:
     return tally(X, W, H).loss
 
 
-def recall(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> float:
-    """Return |X and (W o H)| / |X|."""
-    return tally(X, W, H).recall
-
-
-def similarity(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> float:
-    """Return the share of cells where X equals W o H."""
-    return tally(X, W, H).similarity
-
-
 def columns(X: Bits) -> tuple[Array, Array]:
     """Return (indptr, rows): the rows that hold a one in column j are ``rows[indptr[j]:indptr[j + 1]]``."""
     counts = np.zeros(64 * X.words.shape[1] + 1, np.int64)

@@ -1,8 +1,8 @@
 """Boolean refit: the codes W of given data and a given Boolean factor H, row by row.
 
 Rows are independent, so a client's refit is the refit of its rows among the stacked ones. Greedy cover is
-within .0002 of the exact loss on tiles with rank 8; the exact one looks at all 2^k unions.
-Greedy gains are counted again only where a bound says that they may have become the largest, word by word where
+within .0002 of the best loss on tiles with rank 8, for which all 2^k unions would have to be looked at.
+Gains are counted again only where a bound says that they may have become the largest, word by word where
 a component has ones; the first bounds come from the components that have the ones of a row.
 """
 
@@ -13,9 +13,8 @@ import numpy as np
 from cofactor.boolean.bits import Bits, as_bits, columns, unpack
 from cofactor.boolean.packed import ONE, cover_twice, kernel, lowest, popcount, union, word_places
 from cofactor.local.threads import over_rows
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, Data
 
-MAX_EXACT_RANK = 12
 PASSES = 4
 """About how often a row looks at a component."""
 WORDS = 16
@@ -42,22 +41,6 @@ def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = 
             _keep_better(rows, H.words, old[start:stop], W[start:stop])
 
     over_rows(some, X.shape[0], PASSES * where[0][1].size)
-    return unpack(Bits(W, (X.shape[0], H.shape[0])))
-
-
-def exact_refit(X: Bits | Data, H: Bits | Data) -> Array:
-    """Return the W (n x k, uint8) of smallest |X xor (W o H)|, over all 2^k codes of a row; k <= 12.
-
-    Among equal codes the one that is the smallest binary number wins (component 0 is its lowest bit).
-    """
-    X, H = as_bits(X), as_bits(H)
-    if H.shape[0] > MAX_EXACT_RANK:
-        raise CofactorError(
-            f"exact_refit tries 2^k codes and needs rank <= {MAX_EXACT_RANK}. Found {H.shape[0]}; use greedy_refit."
-        )
-    W = np.zeros((X.shape[0], -(-H.shape[0] // 64)), np.uint64)
-    if H.shape[0]:
-        _exact(X.words, _unions(H.words), W)
     return unpack(Bits(W, (X.shape[0], H.shape[0])))
 
 
@@ -179,27 +162,3 @@ def _keep_better(X: Array, H: Array, old: Array, W: Array) -> None:
     for i in range(X.shape[0]):
         if _row_error(X[i], old[i], H, cover) <= _row_error(X[i], W[i], H, cover):
             W[i] = old[i]
-
-
-@kernel
-def _unions(H: Array) -> Array:
-    out = np.zeros((1 << H.shape[0], H.shape[1]), np.uint64)
-    for code in range(1, out.shape[0]):
-        component = H.shape[0] - 1
-        while not (code >> component) & 1:
-            component -= 1
-        out[code] = out[code ^ (1 << component)] | H[component]
-    return out
-
-
-@kernel
-def _exact(X: Array, unions: Array, W: Array) -> None:
-    for i in range(X.shape[0]):
-        best = 64 * X.shape[1] + 1
-        for code in range(unions.shape[0]):
-            wrong = 0
-            for q in range(X.shape[1]):
-                wrong += popcount(X[i, q] ^ unions[code, q])
-            if wrong < best:
-                best = wrong
-                W[i, 0] = np.uint64(code)

@@ -48,19 +48,6 @@ def alb_prox(x: Array, kappa: float, lam: float, *, out: Array | None = None) ->
     return out
 
 
-def elb_value(x: Array, kappa: float, lam: float) -> float:
-    """Return the regularizer ``sum_x min(kappa |x| + lam x^2 / 2, kappa |x-1| + lam (x-1)^2 / 2)``."""
-    d = np.minimum(np.abs(x), np.abs(1 - x)).astype(np.float64)
-    return float((kappa * d + lam * d**2 / 2).sum())
-
-
-def alb_value(x: Array, kappa: float, lam: float) -> float:
-    """Return the ELB value with the adaptive rate ``lam / (1 - exp(-10 d))`` in the place of lam."""
-    d = np.minimum(np.abs(x), np.abs(1 - x)).astype(np.float64)
-    # d^2 / (1 - exp(-10 d)) tends to 0 with d: the floor only avoids 0 / 0
-    return float((kappa * d + lam * d**2 / (2 * -np.expm1(-SHIFT * np.maximum(d, 1e-300)))).sum())
-
-
 def lam_at(t: int, lam: float = 0.01, *, rate: float = 1.01) -> float:
     """Return ``lam_t = lam rate^t``; t counts local steps. The growth stops at e^50, where it is forever."""
     return lam * rate ** (min(t, 50 / log(rate)) if rate > 1 else t)

@@ -1,18 +1,17 @@
 """Boolean coordinate sweeps of the shared factor H by additive counts: the total error never rises.
 
-Given the codes, the columns of H are independent, and so is every choice for one row of H. Two exchanges:
+Given the codes, the columns of H are independent, and so is every choice for one row of H. Two ways:
 
-- **one component a message** (:func:`counts`, :func:`choose`). For l = 1..k each client sends (2, m) int64:
-  errors in column j with H_lj = 0 and with H_lj = 1, over those of its rows that use component l (its other
-  rows count the same for both). The server sums, sets row l to the smaller count and sends the row back.
-  k messages of 2 m numbers are one sweep; this is exact coordinate descent.
+- **one component after the other** (:func:`sweep`), where all rows are at hand: the errors in column j with
+  H_lj = 0 and with H_lj = 1 are counted over the rows that use component l (the others count the same for both),
+  and row l is set to the smaller count. This is exact coordinate descent.
 - **all components in one message** (:func:`changes`, :func:`choose_all`). Each client sends once
   ``cells`` (k x m int64), the change of its error if that single bit of H were flipped, and ``overlap``
   (k x k), the rows that use both components. Flips in one column interact only in rows that use both, and
   there by at most one error for a pair: ``change(flips S) <= sum_S cells + sum_{pairs of S} overlap``;
   the server adds flips to a column, best first, while this bound falls. One message of k m + k^2 numbers.
 
-Sums over clients equal the counts of the stacked rows bit for bit, so both work under secure summation.
+Sums over clients equal the changes of the stacked rows bit for bit, so that works under secure summation.
 After either, clients refit with ``greedy_refit(X, H, codes=W)``, which cannot raise a row's error.
 """
 
@@ -35,25 +34,6 @@ class Changes(NamedTuple):
 
     cells: Array
     overlap: Array
-
-
-def counts(X: Bits | Data, W: Bits | Data, H: Bits | Data, component: int, usage: Array | None = None) -> Array:
-    """Return (2, m) int64: errors by column with H[component] all 0 and all 1, over rows that use it.
-
-    With ``usage`` (n, int64) row i counts that many times.
-    """
-    X, W, H = as_bits(X), as_bits(W), as_bits(H)
-    mass = np.ones(X.shape[0], np.int64) if usage is None else usage
-    out = np.zeros((2, 64 * X.words.shape[1]), np.int64)
-    used = _counts((X.words, W.words, mass), H.words, component, out)
-    out[1] = used - out[1]
-    return out[:, : X.shape[1]]
-
-
-def choose(counts: Array, current: Array) -> Array:
-    """Return row l of H (m, uint8) with the fewest errors by summed counts (2, m); a tie keeps the bit."""
-    zeros, ones = counts
-    return np.where(zeros == ones, current, ones < zeros).astype(np.uint8)
 
 
 def changes(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Changes:
@@ -127,9 +107,9 @@ def worth(changes: Changes, H: Array) -> Array:
 
 
 def sweep(X: Bits | Data, W: Bits | Data, H: Array, *, usage: Array | None = None) -> Array:
-    """Return H (k x m, uint8) after one exact sweep over its components with the codes W fixed.
+    """Return H (k x m, uint8) after one exact sweep over its components with the codes W fixed; a tie keeps the bit.
 
-    That is :func:`choose` by the :func:`counts` of one component after the other, in one pass.
+    With ``usage`` (n, int64) row i counts that many times.
     """
     X, W, new = as_bits(X), as_bits(W), pack(H)
     mass = np.ones(X.shape[0], np.int64) if usage is None else usage
