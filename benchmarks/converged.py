@@ -16,7 +16,7 @@ import argparse
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,14 +54,14 @@ class Line(NamedTuple):
     seed: int
 
 
-def lines(seeds: int) -> Iterator[Line]:
+def lines(seeds: int, shares: Sequence[float] = SHARES) -> Iterator[Line]:
     """All of them, a data set after the other, for methods of more than one round."""
     for kind, names in SETS.items():
         methods = [m for m in catalog.names(kind) if planned(m) or catalog.make(m, 2).rounds is None]
-        shares = SHARES[:1] if kind == "blocks" else SHARES
+        asked = [share for share in shares if kind != "blocks" or share == 1]
         for name in names:
             for method in methods:
-                yield from (Line(kind, name, method, share, seed) for share in shares for seed in range(seeds))
+                yield from (Line(kind, name, method, share, seed) for share in asked for seed in range(seeds))
 
 
 def planned(method: str) -> bool:
@@ -98,6 +98,7 @@ def main() -> None:
     parser.add_argument("data", nargs="*", help="only these data sets")
     parser.add_argument("--methods", nargs="*", default=[], help="only these methods")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--shares", nargs="*", type=float, default=SHARES, help="only these shares of the clients")
     parser.add_argument("--results", type=Path, default=CONVERGED)
     options = parser.parse_args()
     if options.what == "table":
@@ -105,7 +106,7 @@ def main() -> None:
     elif not os.environ.get(datasets.VARIABLE):
         parser.error(f"expected the folder of the data in {datasets.VARIABLE}, found none.")
     else:
-        carry_out(lines(options.seeds), compared, options)
+        carry_out(lines(options.seeds, options.shares), compared, options)
 
 
 if __name__ == "__main__":
