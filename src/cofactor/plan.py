@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from cofactor.method import Method
-from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.types import Array, CofactorError
@@ -31,43 +29,14 @@ def check_whole(name: str, value: Any, least: int) -> None:
         raise CofactorError(f"{name} must be at least {least}. Found {value!r}.")
 
 
-class Judged(Protocol):
-    """What a stop rule reads of a round."""
-
-    @property
-    def loss(self) -> float:
-        """The method's own objective."""
-        ...
-
-    @property
-    def moved(self) -> float:
-        """How far the factor has come since the round before; NaN where nobody looked."""
-        ...
-
-    @property
-    def net(self) -> float:
-        """How far it has come in many rounds, over the size of its steps in them; NaN where nobody looked."""
-        ...
-
-
-SETTLED = 0.02
-"""A component that has come this far (of its norm) in the last rounds is still on its way, however flat the loss."""
-
-
-NOISE = 2.0
-"""A factor that has come no further in ``WINDOW`` rounds than so many of its steps goes to and fro: around a place
-where it stays it would come as far as one of them, in one direction as far as all, at random as far as the root."""
-WINDOW = 20
-
-
 @dataclass(frozen=True)
 class Stop:
     """End a run when it is done; ``tol`` 0 never stops.
 
     By its loss: the best one fell by less than ``tol`` of itself over ``patience`` rounds, and no component of the
-    factor has come further than ``SETTLED`` in them; or the factor stands still (``tol`` in all of them), as it does
+    factor has come far (2 % of its norm) in them; or the factor stands still (``tol`` in all of them), as it does
     where nothing is left to explain. By its factor: no component has come further than ``tol`` in any of them; or
-    all go to and fro, and nowhere (``NOISE``): it stands still against its own noise.
+    all go to and fro, and nowhere: it stands still against its own noise (:func:`cofactor.engines.over.still`).
     """
 
     tol: float = 0.0
@@ -77,31 +46,6 @@ class Stop:
         if not (isinstance(self.tol, Real) and self.tol >= 0):
             raise CofactorError(f"tol must be a number >= 0. Found {self.tol!r}.")
         check_whole("patience", self.patience, 1)
-
-    def __call__(self, history: Sequence[Judged], judged: str = "loss") -> bool:
-        """Say whether the run is over."""
-        return bool(self.why(history, judged))
-
-    def why(self, history: Sequence[Judged], judged: str = "loss") -> str:
-        """Say why the run is over; see :func:`still`."""
-        return still(history, self.tol, self.patience, judged)
-
-
-def still(history: Sequence[Judged], tol: float, patience: int, judged: str = "loss") -> str:
-    """Say what stands still after the last line: "loss", "factor" or "noise"; "" where it goes on."""
-    if tol <= 0 or len(history) <= patience:
-        return ""
-    last = history[-patience:]
-    steps = [line.moved for line in last if not math.isnan(line.moved)]
-    if judged == "factor":
-        if steps and max(steps) <= tol:
-            return "factor"
-        return "noise" if all(line.net <= NOISE for line in last) else ""
-    if steps and sum(steps) <= tol:
-        return "factor"
-    losses = [line.loss for line in history]
-    before, now = min(losses[:-patience]), min(losses)
-    return "loss" if before - now <= tol * abs(before) and sum(steps) <= SETTLED else ""
 
 
 @dataclass(frozen=True)
@@ -232,13 +176,6 @@ class Plan:
         if isinstance(self.participation, ByShare) and absent.traits.running:
             absent = method  # every round estimates the sum over all clients; weighted changes would not add up to it
         return absent, self.limit(method)
-
-    def check_budget(self, method: Method, clients: int) -> None:
-        """Refuse a private run that costs more than its budget; units are counted where their number is public."""
-        allowance = method.traits.allowance
-        if allowance is not None:
-            n = clients if allowance.privacy.unit is Unit.CLIENT else allowance.privacy.rows
-            allowance.ledger(self.limit(method), n)
 
     def check(self, method: Method) -> None:
         """Refuse a method that this plan contradicts."""

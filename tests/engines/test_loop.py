@@ -1,5 +1,7 @@
 """The round loop: arguments, history, bytes, the stop rule, callbacks and what clients do in the end."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from tests.helpers.methods import NAMES, ROUNDS, case, same_bits
@@ -8,6 +10,7 @@ from cofactor import metrics, run
 from cofactor.data import synthetic
 from cofactor.engines.history import Round
 from cofactor.engines.inline import Inline
+from cofactor.engines.over import still
 from cofactor.methods import catalog
 from cofactor.plan import Plan, Stop
 from cofactor.schedules import Schedule, Switch, at
@@ -112,7 +115,7 @@ def test_one_upload_methods_stop_after_their_rounds(clients):
 
 
 def test_stop_rule_waits_for_its_patience():
-    stop = Stop(tol=0.01, patience=3)
+    stop = partial(still, tol=0.01, patience=3)
     assert not stop(lines([100, 100, 100]))
     assert stop(lines([100, 100, 100, 100]))
     assert stop(lines([100, 99.9, 99.8, 99.7]))
@@ -122,7 +125,7 @@ def test_stop_rule_waits_for_its_patience():
 
 
 def test_stop_rule_of_zero_never_stops():
-    assert not Stop()(lines([1.0] * 50))
+    assert still(lines([1.0] * 50), 0, 3) == ""
 
 
 def test_run_ends_when_the_loss_stalls_and_says_so(clients):
@@ -197,7 +200,7 @@ def moving(losses, steps):
 
 
 def test_a_flat_loss_does_not_end_a_run_while_a_component_moves():
-    stop = Stop(tol=0.01, patience=3)
+    stop = partial(still, tol=0.01, patience=3)
     assert stop(moving([100.0] * 5, [0.001] * 5))
     assert not stop(moving([100.0] * 5, [0.2] * 5))
     assert not stop(moving([100.0, 80, 60, 40, 20], [0.005] * 5))
@@ -205,13 +208,13 @@ def test_a_flat_loss_does_not_end_a_run_while_a_component_moves():
 
 def test_a_factor_that_stands_still_ends_a_run_whatever_is_left_of_the_loss():
     losses = [1e-9, 5e-10, 2e-10, 1e-10, 5e-11]
-    assert Stop(1e-4)(moving(losses, [1e-5] * 5))
-    assert not Stop(1e-4)(moving(losses, [1e-3] * 5))
+    assert still(moving(losses, [1e-5] * 5), 1e-4, 3)
+    assert not still(moving(losses, [1e-3] * 5), 1e-4, 3)
 
 
 def test_methods_that_average_are_judged_by_their_factor():
-    assert not Stop(1e-3)(moving([100.0] * 6, [0.01] * 6), "factor")
-    assert Stop(1e-3)(moving([100.0, 110, 120, 130, 140, 150], [1e-4] * 6), "factor")
+    assert not still(moving([100.0] * 6, [0.01] * 6), 1e-3, 3, "factor")
+    assert still(moving([100.0, 110, 120, 130, 140, 150], [1e-4] * 6), 1e-3, 3, "factor")
 
 
 @pytest.mark.parametrize("share", [0.5, 0.25])

@@ -13,9 +13,9 @@ from cofactor.data import synthetic
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import DONE, ENDED, Round
 from cofactor.engines.loop import run_stream
-from cofactor.engines.over import LONGEST, Over, Trail, moved
+from cofactor.engines.over import LONGEST, NOISE, WINDOW, Over, Trail, moved, still
 from cofactor.methods import catalog
-from cofactor.plan import NOISE, WINDOW, Stop, Stream
+from cofactor.plan import Stream
 from cofactor.types import CofactorError
 
 
@@ -97,12 +97,11 @@ def test_a_factor_that_few_clients_move_stands_still_when_all_would_not_move_it(
 
 
 def test_noise_ends_a_run_that_is_judged_by_its_factor():
-    stop = Stop(1e-4)
-    assert stop.why(lines([0.1] * 6, [1.0] * 6), "factor") == "noise"
-    assert stop.why(lines([0.1] * 6, [1.0] * 5 + [9.0]), "factor") == ""
-    assert stop.why(lines([0.1] * 6, [math.nan] * 6), "factor") == ""
-    assert stop.why(lines([1e-5] * 6, [9.0] * 6), "factor") == "factor"
-    assert Stop().why(lines([0.1] * 6, [1.0] * 6), "factor") == ""
+    assert still(lines([0.1] * 6, [1.0] * 6), 1e-4, 3, "factor") == "noise"
+    assert still(lines([0.1] * 6, [1.0] * 5 + [9.0]), 1e-4, 3, "factor") == ""
+    assert still(lines([0.1] * 6, [math.nan] * 6), 1e-4, 3, "factor") == ""
+    assert still(lines([1e-5] * 6, [9.0] * 6), 1e-4, 3, "factor") == "factor"
+    assert still(lines([0.1] * 6, [1.0] * 6), 0, 3, "factor") == ""
 
 
 @pytest.mark.parametrize(

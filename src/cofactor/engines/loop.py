@@ -75,7 +75,7 @@ def run(
         if plan.stream is not None:
             return _streamed(session, plan, plan.stream, start, watch=watch, callbacks=callbacks, work=work)
         shared, history = _begin(method, session, plan.seed, start, checkpoint)
-        ledger = till.begin(plan, len(history), limit)
+        ledger = till.begin(len(history), limit)
         _ = begun and begun(len(history))
         over = Over(method, plan, session.n_clients, limit)
         shared = over.begin(shared, method.factor(shared) if over.judges else None)
@@ -85,7 +85,7 @@ def run(
         while not ended:
             t = len(history)
             drawn = draw(session.n_clients, t)
-            ledger, costs = till.charge(ledger, t, drawn[0])
+            ledger, costs = till.charge(t, drawn[0])
             shared, line, who = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
             over.heard(t, who, drawn[0])
             line = over.seen(line, method.factor(shared) if over.judges else None)

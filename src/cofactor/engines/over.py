@@ -11,9 +11,15 @@ import numpy as np
 
 from cofactor.engines.history import Round
 from cofactor.method import Method
-from cofactor.plan import WINDOW, Plan, still
+from cofactor.plan import Plan
 from cofactor.types import Array, Shared
 
+SETTLED = 0.02
+"""A component that has come this far (of its norm) in the last rounds is still on its way, however flat the loss."""
+NOISE = 2.0
+"""A factor that has come no further in ``WINDOW`` rounds than so many of its steps goes to and fro: around a place
+where it stays it would come as far as one of them, in one direction as far as all, at random as far as the root."""
+WINDOW = 20
 DIRECTIONS = 32
 """Places of a factor are kept in so many random directions: their distances are right to about an eighth."""
 LONGEST = 3
@@ -123,6 +129,23 @@ class Over:
         if self.share == 1 or self.stream:
             return self.patience
         return min(max(self.patience, rounds - int(self.last.min())), LONGEST * self.patience)
+
+
+def still(history: Sequence[Round], tol: float, patience: int, judged: str = "loss") -> str:
+    """Say what stands still after the last line (:class:`~cofactor.plan.Stop`): "loss", "factor", "noise" or ""."""
+    if tol <= 0 or len(history) <= patience:
+        return ""
+    last = history[-patience:]
+    steps = [line.moved for line in last if not math.isnan(line.moved)]
+    if judged == "factor":
+        if steps and max(steps) <= tol:
+            return "factor"
+        return "noise" if all(line.net <= NOISE for line in last) else ""
+    if steps and sum(steps) <= tol:
+        return "factor"
+    losses = [line.loss for line in history]
+    before, now = min(losses[:-patience]), min(losses)
+    return "loss" if before - now <= tol * abs(before) and sum(steps) <= SETTLED else ""
 
 
 def falls(losses: Sequence[float], tol: float) -> bool:

@@ -21,7 +21,6 @@ from cofactor.engines.host import Host
 from cofactor.engines.team import Team
 from cofactor.files import held
 from cofactor.method import Method
-from cofactor.plan import Plan
 from cofactor.privacy import account
 from cofactor.privacy.accountant import Ledger, spend
 from cofactor.privacy.allowance import WHOLE
@@ -124,11 +123,12 @@ class Till:
     together: Together | None = None
     account: account.Account | None = None
     data = ""
+    costs: list[Costs]
+    paid: list[Ledger]
 
     def __init__(self, allowance: Any, session: Session, team: Team, charges: Charges | None) -> None:
         self.allowance, self.session, self.team, self.charges = allowance, session, team, charges
         self.run = uuid.uuid4().hex
-        self.costs: list[Costs] = []
 
     def hold_charges(self, stack: ExitStack, checkpoint: Checkpoint) -> None:
         """Process 0: hold what lies beside the checkpoint."""
@@ -140,14 +140,13 @@ class Till:
         """Process 0: hold the ledger over runs."""
         self.account = stack.enter_context(account.opened(path))
 
-    def begin(self, plan: Plan, done: int, limit: int) -> Ledger | None:
+    def begin(self, done: int, limit: int) -> Ledger | None:
         """Refuse what costs too much, and to repeat a round that may have been released; return what is paid so far."""
         if self.allowance is None:
             return None
-        plan.check_budget(self.session.method, self.session.n_clients)
-        costs = self.costs = [self.allowance.costs(t) for t in range(limit)]
+        self.costs, self.paid = self.allowance.bill(limit, self.session.n_clients)
         if self.charges is not None:
-            self._check_charged(self.charges.charged(), done, costs)
+            self._check_charged(self.charges.charged(), done)
             self.run = self.charges.run
         if self.together is not None and not self.session.aloof:
             self.together.know(self._tag)
@@ -159,19 +158,18 @@ class Till:
             self.data = self._tag(secret)
             with self.team.guard("the ledger"):
                 if self.account is not None:
-                    self.account.check(self.data, costs[done:])
+                    self.account.check(self.data, self.costs[done:])
             self.team.exchange("the ledger")
-        paid: Ledger = self.allowance.ledger(done)
-        return paid
+        return self.paid[done]
 
-    def _check_charged(self, charged: list[Costs], done: int, costs: list[Costs]) -> None:
+    def _check_charged(self, charged: list[Costs], done: int) -> None:
         if len(charged) < done:
             raise LedgerError(
                 f"the checkpoint holds the results of {done} rounds, and {len(charged)} are charged: the charges were "
                 "cut off, or are of another run, so that what was spent is not known. Start a new run, with another "
                 "checkpoint."
             )
-        if not same(charged[:done], costs[:done]):
+        if not same(charged[:done], self.costs[:done]):
             raise LedgerError(
                 f"the {done} rounds that the checkpoint holds were released with other noise than is asked for now. Go "
                 "on with the privacy, the method and the rounds that the run began with, or start a new one with "
@@ -197,12 +195,11 @@ class Till:
             except Rebuilt:
                 continue
 
-    def charge(self, ledger: Ledger | None, t: int, participants: Array) -> tuple[Ledger | None, Costs | None]:
+    def charge(self, t: int, participants: Array) -> tuple[Ledger | None, Costs | None]:
         """Write down what round t may release; nothing leaves before that is on disk. Return what is paid, and for."""
-        if ledger is None:
+        if self.allowance is None:
             return None, None
         costs = self.costs[t]
-        ledger = ledger.charge(*costs.values())
         if self.allowance.privacy.ledger is not None:
             with self.team.guard("the ledger"):
                 if self.account is not None:
@@ -210,7 +207,7 @@ class Till:
             self.team.exchange("the ledger")
         if self.charges is not None:
             self.charges.charge(t, costs, participants)
-        return ledger, costs
+        return self.paid[t + 1], costs
 
 
 def fingerprint(host: Host, secret: bytes) -> str:

@@ -19,10 +19,10 @@ import numpy as np
 
 from cofactor.engines.contract import Answer, Arrival, Callback, Streamed, Watch, shared_bytes
 from cofactor.engines.history import Round
-from cofactor.engines.over import Trail
+from cofactor.engines.over import WINDOW, Trail
 from cofactor.engines.speeds import ByRows, Speeds
 from cofactor.method import Method
-from cofactor.plan import WINDOW, Plan, Stream
+from cofactor.plan import Plan, Stream
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import ClientError, CofactorError, Shared
 

@@ -147,7 +147,7 @@ def build(
         raise PrivacyError(not_additive(made.traits.kind))
     settled = _settled(plan, made, facts.clients)
     if made.traits.allowance is not None:
-        settled.check_budget(made, facts.clients)
+        made.traits.allowance.ledger(settled.limit(made), facts.clients)  # refused if it costs more than its budget
     return made, settled
 
 

@@ -154,10 +154,21 @@ class Allowance:
                 "take part in a round."
             )
 
-    def ledger(self, rounds: int, n: int | None = None) -> Ledger:
-        """Return the ledger with the first ``rounds`` rounds charged; n units make delta >= 1/n an error."""
+    def ledger(self, rounds: int, clients: int | None = None) -> Ledger:
+        """Return the ledger with the first ``rounds`` rounds charged; :class:`BudgetError` if they cost too much.
+
+        Of so many clients, n public units make delta >= 1/n an error: clients, or rows where their number is public.
+        """
+        n = clients if self.privacy.unit is Unit.CLIENT else None if clients is None else self.privacy.rows
         budget = Budget(self.privacy.epsilon, self.privacy.delta, n)
         return Ledger(budget).charge(*(cost for t in range(rounds) for cost in self.costs(t).values()))
+
+    def bill(self, rounds: int, clients: int) -> tuple[list[dict[str, Cost]], list[Ledger]]:
+        """Return the price of every round, and what is paid before each of them and after the last."""
+        costs, paid = [self.costs(t) for t in range(rounds)], [self.ledger(0, clients)]
+        for prices in costs:
+            paid.append(paid[-1].charge(*prices.values()))
+        return costs, paid
 
     def total(self) -> Spend:
         """Return what the whole run costs."""
