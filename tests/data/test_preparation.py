@@ -153,10 +153,10 @@ def test_data_that_a_step_cannot_take_are_refused_in_words():
 
 
 def test_private_runs_take_steps_of_single_rows_only():
-    Preparation((LibrarySize(), Log1p(), Binarize())).check_private()
+    Preparation.of((LibrarySize(), Log1p(), Binarize()), private=True)
     for step in (Scale(), TfIdf(), HighlyVariable()):
         with pytest.raises(PrivacyError, match=rf"{step.word} is refused in a private run"):
-            Preparation((Log1p(), step)).check_private()
+            Preparation.of((Log1p(), step), private=True)
 
 
 def test_hints_are_for_raw_counts_and_for_counts_that_are_none():

@@ -16,7 +16,7 @@ from cofactor.data.changed import changed
 from cofactor.data.steps import KNOWN, Binarize, HighlyVariable, LibrarySize, Log1p, Step, TfIdf
 from cofactor.engines.totals import Question, Sums
 from cofactor.kinds.kind import Kind
-from cofactor.kinds.numbers import CLUSTERED, NON_NEGATIVE
+from cofactor.kinds.numbers import CLUSTERED, GAPPED, NON_NEGATIVE
 from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns
 from cofactor.privacy.errors import PrivacyError
@@ -42,18 +42,25 @@ class Preparation:
     steps: tuple[Step, ...] = ()
 
     @classmethod
-    def of(cls, given: Any) -> Preparation:
-        """Return a preparation from steps, from a text such as ``library,log1p,hvg=2000:cell_ranger``, or from one."""
-        if isinstance(given, Preparation):
-            return given
-        if given is None or isinstance(given, str):
-            return cls(tuple(_step(word.strip()) for word in (given or "").split(",") if word.strip()))
-        steps = tuple(given) if isinstance(given, list | tuple) else (given,)
-        for step in steps:
-            if type(step) not in KNOWN.values():
-                known = ", ".join(kind.__name__ for kind in KNOWN.values())
-                raise CofactorError(f"prepare: expected steps ({known}) or their text, found {step!r}.")
-        return cls(steps)
+    def of(cls, given: Any, kind: Kind = NON_NEGATIVE, *, private: bool = False) -> Preparation:
+        """Return a preparation from steps, from a text such as ``library,log1p,hvg=2000:cell_ranger``, or from one.
+
+        Refused are steps where cells were not observed, which they would take for numbers, and in a ``private`` run
+        those that would release sums over rows without noise.
+        """
+        made = given if isinstance(given, Preparation) else cls(_steps(given))
+        if kind is GAPPED and made.steps:
+            raise CofactorError(
+                f"prepare: expected none where cells, NaN, were not observed, found {made.text}; do such steps before "
+                "the fit, on the cells that were."
+            )
+        if private and (asking := [step.word for step in made.steps if step.asks]):
+            raise PrivacyError(
+                f"prepare: {asking[0]} is refused in a private run: it needs sums over all rows, which would leave "
+                "without noise and outside the budget. Prepare with public numbers, or leave it out; steps of "
+                "single rows (library, log1p, binarize) are fine."
+            )
+        return made
 
     def __bool__(self) -> bool:
         return bool(self.steps)
@@ -72,24 +79,6 @@ class Preparation:
     def questions(self) -> int:
         """How many rounds of sums it takes."""
         return sum(step.asks for step in self.steps)
-
-    def check_private(self) -> None:
-        """Refuse steps that would release sums over rows without noise."""
-        for step in self.steps:
-            if step.asks:
-                raise PrivacyError(
-                    f"prepare: {step.word} is refused in a private run: it needs sums over all rows, which would leave "
-                    "without noise and outside the budget. Prepare with public numbers, or leave it out; steps of "
-                    "single rows (library, log1p, binarize) are fine."
-                )
-
-    def check_gaps(self) -> None:
-        """Refuse steps where cells were not observed: they would take NaN for numbers."""
-        if self.steps:
-            raise CofactorError(
-                f"prepare: expected none where cells, NaN, were not observed, found {self.text}; do such steps before "
-                "the fit, on the cells that were."
-            )
 
     def settle(self, Xs: Sequence[Data], n_features: int, ask: Ask) -> tuple[Preparation, list[Data]]:
         """Carry the steps out over all clients; return the preparation with what it learned, and the data after it."""
@@ -186,6 +175,17 @@ def _applied(step: Step, X: Data) -> Data:
         return SomeColumns(inner, X.index, X.n_features)
     place = np.cumsum(step.keeps) - 1
     return SomeColumns(inner, place[X.index[own.keeps]], int(step.keeps.sum()))
+
+
+def _steps(given: Any) -> tuple[Step, ...]:
+    if given is None or isinstance(given, str):
+        return tuple(_step(word.strip()) for word in (given or "").split(",") if word.strip())
+    steps = tuple(given) if isinstance(given, list | tuple) else (given,)
+    for step in steps:
+        if type(step) not in KNOWN.values():
+            known = ", ".join(kind.__name__ for kind in KNOWN.values())
+            raise CofactorError(f"prepare: expected steps ({known}) or their text, found {step!r}.")
+    return steps
 
 
 def _step(text: str) -> Step:

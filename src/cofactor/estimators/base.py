@@ -31,7 +31,6 @@ from cofactor.estimators.given import NOTHING, Given
 from cofactor.kinds import measure
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
-from cofactor.kinds.numbers import GAPPED
 from cofactor.local import arrays, devices
 from cofactor.method import Method
 from cofactor.methods.build import About, Facts, about, build, refuse, settle
@@ -143,11 +142,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         asked = refuse(chosen, plan, options, TAKES[name], features=self.features, groups=groups)
         check_takes(asked, chosen, name)
         engine = self._carrier(plan)  # a text, or a device that is not there, is refused before data are read
-        preparation = Preparation.of(self.prepare)
-        if self._kind is GAPPED:
-            preparation.check_gaps()
-        if plan.privacy is not None:
-            preparation.check_private()
+        preparation = Preparation.of(self.prepare, self._kind, private=plan.privacy is not None)
         came, X = X, devices.settled(X, here=plan.privacy is not None)
         held = self._held(X, groups, plan, preparation)
         preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)

@@ -75,7 +75,7 @@ class Config(Settings):
         self._check_device()
         weighing.check(self)
         self._check_numbers()
-        self._check_preparation()
+        _ = self.preparation  # steps that cannot be done are refused now
         if self.kind == "blocks":
             self._check_blocks()
         self._check_ratings()
@@ -131,18 +131,10 @@ class Config(Settings):
         if not 0 < self.holdout_share < 1:
             raise CofactorError(f"holdout_share must be in (0, 1). Found {self.holdout_share}.")
 
-    def _check_preparation(self) -> None:
-        """Refuse steps that there are not, or that a private run would have to pay for."""
-        steps = self.preparation
-        if self.privacy is not None:
-            steps.check_private()
-        if self.kind == "gaps":
-            steps.check_gaps()
-
-    @property
+    @cached_property
     def preparation(self) -> Preparation:
         """What is done with every row first; not settled on data yet."""
-        return Preparation.of(self.prepare)
+        return Preparation.of(self.prepare, KINDS[self.kind], private=self.privacy is not None)
 
     @property
     def kind(self) -> str:
