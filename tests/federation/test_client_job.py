@@ -7,6 +7,7 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -450,6 +451,25 @@ def test_a_private_run_is_signed_by_the_client_and_charged_to_its_ledger_over_ru
     line = (kept.path / "ledger.jsonl").read_text()
     (kept.path / "ledger.jsonl").write_text(line.replace('"round": 0', '"round": 1', 1))
     assert not kept.verify().ok
+
+
+@pytest.mark.parametrize("file", ["rows.csv", "rows.parquet", "rows.h5ad"])
+def test_a_client_leaves_columns_out_that_no_run_reads(tmp_path, file):
+    """Text and numbers alike: in a private run a column of text was refused, and one of numbers was a feature."""
+    X = np.random.default_rng(0).random((9, 3))
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    more = {"age": 4711.0} if file.endswith(".h5ad") else {"age": 4711.0, "patient": [f"p{i}" for i in range(9)]}
+    frame = frame.assign(**more)
+    if file.endswith(".csv"):
+        frame.to_csv(tmp_path / file, index=False)
+    elif file.endswith(".parquet"):
+        frame.to_parquet(tmp_path / file)
+    else:
+        anndata.AnnData(frame).write_h5ad(tmp_path / file)
+    for private in (True, False):
+        table = Own(tmp_path, tmp_path / file, "salt", left_out=tuple(more)).table(private=private)
+        assert table.feature_names == ["a", "b", "c"]
+        np.testing.assert_array_equal(table.X, X)
 
 
 @pytest.mark.parametrize("secure", [False, True])

@@ -261,6 +261,9 @@ def test_a_refusal_tells_no_values(Xs: Any) -> None:
     with pytest.raises(CofactorError, match="Complex data not supported") as caught:
         FederatedNMF(2, privacy=privacy(1.0, 1e-3)).fit([Xs[0] * (1 + 0j), *Xs[1:]])
     assert "[" not in str(caught.value)
+    with pytest.raises(CofactorError, match="Complex data not supported") as caught:
+        FederatedBMF(2, method="asso", privacy=BY_CLIENT).fit([Xs[0] * (1 + 0j), *Xs[1:]])
+    assert "[" not in str(caught.value)
     assert caught.value.__suppress_context__
 
 

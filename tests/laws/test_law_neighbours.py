@@ -14,7 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from tests.helpers.command import cofactor
@@ -53,6 +55,7 @@ NEIGHBOURS: dict[str, Callable[[Array], Array]] = {
     "a row of zeros": lambda X: np.vstack([X, np.zeros((1, 6))]),
     "out of range": lambda X: np.vstack([X, np.full((1, 6), 1e300)]),
     "hardly there": lambda X: np.vstack([X, np.full((1, 6), 5e-324)]),
+    "a sum beyond all numbers": lambda X: np.vstack([X, np.full((1, 6), np.finfo(np.float64).max)]),
 }
 
 
@@ -109,20 +112,41 @@ def repeated(X: Array) -> Any:
     return sparse.csr_matrix(stored, shape=X.shape)
 
 
+def annotated(X: Array) -> Any:
+    """AnnData with a layer that stores zeros, and a category that only one row has."""
+    names, cells = [f"r{i}" for i in range(len(X))], sparse.csr_matrix(np.ones_like(X))
+    cells.data = X.ravel().copy()
+    obs = pd.DataFrame({"of": pd.Categorical(["rare" if i == 8 else "usual" for i in range(len(X))])}, index=names)
+    held = anndata.AnnData(np.ones_like(X), obs=obs, var=pd.DataFrame(index=list("abcdef")))
+    held.layers["counts"] = cells
+    return held
+
+
+FORMS: dict[str, tuple[Callable[[Array], Any], dict[str, Any]]] = {
+    "array": (np.asarray, {}),
+    "columns first": (np.asfortranarray, {}),
+    "coordinates": (sparse.coo_matrix, {}),
+    "repeated": (repeated, {}),
+    "objects": (lambda X: X.astype(object), {}),
+    "AnnData": (annotated, {"layer": "counts"}),
+    "frame": (lambda X: pd.DataFrame(X, columns=list("abcdef")), {"prepare": "library,log1p"}),
+    "sparse, prepared": (sparse.csr_matrix, {"prepare": "library,log1p"}),
+}
+
+
 @pytest.mark.usefixtures("unread")
-@pytest.mark.parametrize(
-    "form", [np.asarray, np.asfortranarray, sparse.coo_matrix, repeated, lambda X: X.astype(object)]
-)
-def test_fits_of_neighbours_say_the_same(form: Callable[[Array], Any]) -> None:
-    """A row out of range made arithmetic warn, where codes and errors of the client were found."""
+@pytest.mark.parametrize("name", FORMS)
+def test_fits_of_neighbours_say_the_same(name: str) -> None:
+    """A row out of range made arithmetic warn, where the client found its codes and errors, or prepared its rows."""
+    form, more = FORMS[name]
 
     def told(X: Array) -> list[Any]:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            model = FederatedNMF(2, privacy=Privacy(1.0, 1e-6), random_state=0).fit([form(X), form(rows())])
+            model = FederatedNMF(2, privacy=Privacy(1.0, 1e-6), random_state=0, **more).fit([form(X), form(rows())])
         lines = [line._replace(seconds=0.0) for line in model.history_]
         return [sorted(str(w.message) for w in warned), json.dumps(lines), model.components_.tolist(), model.ended_]
 
     whole = told(rows())
-    for name, change in NEIGHBOURS.items():
-        assert told(change(rows())) == whole, name
+    for neighbour, change in NEIGHBOURS.items():
+        assert told(change(rows())) == whole, neighbour

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from tests.helpers.private import HARDLY, messages_of, mixtures, moments, privacy
 
-from cofactor import run
+from cofactor import Privacy, run
 from cofactor.local.refit import refit
 from cofactor.methods import catalog
+from cofactor.methods.build import Facts, build
 from cofactor.methods.shrunk import denoised, pieces
 from cofactor.metrics import pooled_error
-from cofactor.types import CofactorError
+from cofactor.plan import Plan
+from cofactor.types import CofactorError, Message
 
 
 def ranged(ask, rank=3, **options):
@@ -69,6 +71,21 @@ def test_few_rows_are_no_worse_than_the_private_mean_row_or_a_constant_row(metho
     assert pooled_error([X], out.codes, out.factor) < 1.02 * floor
     assert "the whole budget was spent on the mean row" in out.remark
     assert np.isclose(out.epsilon, epsilon)
+
+
+@pytest.mark.parametrize("counted", [5.0, 60.0, 149.0])
+@pytest.mark.parametrize("drowned", [True, False])
+def test_a_count_that_noise_made_too_small_puts_no_centre_beyond_the_rows(counted, drowned, rng):
+    """Rows of norm 1 are at least as many as their sum is long; one draw in a hundred was worse than the mean row."""
+    method = build("dp-moments", 3, Plan(privacy=Privacy(4.0, 1e-5)), Facts(20, 4))[0]
+    sums = Message({"sum": np.array([112.0, 62.0, 68.0, 24.0]), "count": np.array(counted)}, 20.0)
+    length = np.linalg.norm(sums.arrays["sum"])
+    found = method.open(method.start(4, rng), sums, drowned=drowned)
+    assert 0.8 * length < found.memory["rows"] <= max(length, counted)
+    assert np.linalg.norm(found.extra["center"]) < 1.2
+    assert found.extra["second"] != drowned
+    if drowned:  # how many rows there are is not known well enough to clip them around a centre
+        assert found.extra["bound"] == 1.0
 
 
 def test_a_run_with_enough_rows_has_nothing_to_remark(rng):

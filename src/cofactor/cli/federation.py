@@ -61,8 +61,12 @@ def serve(home: Home = Path("federation")) -> None:
 def join(
     invite: Annotated[Path, typer.Argument(help="The file that the coordinator handed over.")],
     data: Annotated[Path, typer.Option(help="The data of this client; they stay here.")],
+    *,
     home: Annotated[Path | None, typer.Option(help="Folder for key, policy and results. Default: NAME-home.")] = None,
     layer: Annotated[str | None, typer.Option(help="Layer of an h5ad file.")] = None,
+    leave_out: Annotated[
+        str | None, typer.Option(help="Columns or features that are left out, as patient_id,age.")
+    ] = None,
     passphrase: Annotated[str | None, typer.Option(help="Of the invite, if the coordinator has set one.")] = None,
 ) -> None:
     """Run a client of a federation until it is stopped; its key is made here and stays here.
@@ -71,7 +75,8 @@ def join(
     """
     from cofactor.federation.start import take_part
 
-    take_part(invite, data, home, layer=layer, passphrase=passphrase, say=_say)
+    left_out = [name.strip() for name in (leave_out or "").split(",") if name.strip()]
+    take_part(invite, data, home, layer=layer, left_out=left_out, passphrase=passphrase, say=_say)
 
 
 def approve(

@@ -105,6 +105,11 @@ def read_ratings(path: PathLike, *, duplicates: str = "error", column: str = "ra
     return replace(table, source=str(path))
 
 
+def has_columns(path: PathLike) -> bool:
+    """Whether columns of a file can be set aside by name while it is read, also those that hold text."""
+    return Path(path).name.lower().endswith(_USES["obs"])
+
+
 def are_ratings(path: PathLike) -> bool:
     """Whether a csv or tsv file, zipped or not, or a parquet file has the header of rating triples."""
     path = Path(path)

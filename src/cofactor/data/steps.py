@@ -104,7 +104,8 @@ class LibrarySize(Rowwise):
     def apply(self, X: Rows) -> Rows:
         """Scale the rows."""
         X = floats(X)
-        size = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+        with np.errstate(over="ignore"):  # a sum beyond all numbers makes zeros; a warning would tell of the row
+            size = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
         least = self.target / float(np.finfo(X.dtype).max)  # shorter rows count as zeros: finite ones stay so
         return _times_rows(X, np.divide(self.target, size, out=np.zeros_like(size), where=size > least))
 

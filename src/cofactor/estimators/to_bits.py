@@ -17,7 +17,8 @@ def to_bits(X: Any, *, client: Any = 0, threshold: float | None = None) -> Data:
     try:
         X = check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False, ensure_min_samples=0)
     except ValueError as error:
-        raise DataError(f"client {client}: {error}") from error
+        told = str(error).partition("\n")[0]  # what follows are the values themselves
+        raise DataError(f"client {client}: {told}") from None
     values = X.data if sparse.issparse(X) else X
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         count = int((~np.isfinite(values)).sum())

@@ -16,7 +16,7 @@ import numpy as np
 from cofactor.assurance import ledger, writing
 from cofactor.assurance.spending import record
 from cofactor.assurance.writing import Party, Signed
-from cofactor.data import load
+from cofactor.data import harmonise, load
 from cofactor.data.formats.table import Table
 from cofactor.data.tables import check_distinct
 from cofactor.engines.contract import Answer, Client, message_bytes, shared_bytes
@@ -51,18 +51,21 @@ class Own:
     data: Path
     salt: str
     layer: str | None = None
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, home: Path) -> Own:
         """Read what `cofactor join` wrote."""
         own = json.loads((home / "local" / "cofactor.json").read_text())
-        return cls(home, Path(own["data"]), own["salt"], own.get("layer"))
+        return cls(home, Path(own["data"]), own["salt"], own.get("layer"), tuple(own.get("left_out", ())))
 
     def table(self, *, private: bool) -> Table:
         """Read the data; in a private run nothing is guessed."""
-        table = load.read(str(self.data), layer=self.layer, guesses=not private)
+        named = load.has_columns(self.data)
+        obs = self.left_out if named else ()
+        table = load.read(str(self.data), layer=self.layer, obs=obs, guesses=not private)
         check_distinct(table)
-        return table
+        return harmonise.without(table, self.left_out) if self.left_out and not named else table
 
 
 class Careful(ClientFolder):

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -46,10 +46,14 @@ def take_part(
     home: Path | None = None,
     *,
     layer: str | None = None,
+    left_out: Sequence[str] = (),
     passphrase: str | None = None,
     say: Callable[[str], Any] = print,
 ) -> None:
-    """Run a client of a federation until it is stopped; the first time, become a member with the invite."""
+    """Run a client of a federation until it is stopped; the first time, become a member with the invite.
+
+    ``left_out`` names columns or features of the data that no run reads.
+    """
     needs_flare()
     found = Invite.read(invite, passphrase)
     home = (home or Path(f"{found.client}-home")).resolve()
@@ -57,17 +61,17 @@ def take_part(
         raise CofactorError(f"{data}: expected the data of this client, found no such file.")
     home.mkdir(parents=True, exist_ok=True)
     with held(home / "running.lock", f"{home}, the folder of client {found.client}", wait=0):
-        _take_part(found, data, home, layer, say)
+        own = {"data": str(data.resolve()), "salt": found.salt, "layer": layer, "left_out": list(left_out)}
+        _take_part(found, {**own, "client": found.client}, home, say)
 
 
-def _take_part(found: Invite, data: Path, home: Path, layer: str | None, say: Callable[[str], Any]) -> None:
+def _take_part(found: Invite, own: dict[str, Any], home: Path, say: Callable[[str], Any]) -> None:
     """Become a member, write down what a run needs, and be there."""
     join(found, home)
     check_expiry(home / "startup" / "client.crt", "Delete this file and join again: the same key gets a new one.")
     if not (home / policy.FILE).exists():
         (home / policy.FILE).write_text(policy.TEXT)
     policy.Policy.read(home)
-    own = {"data": str(data.resolve()), "salt": found.salt, "layer": layer, "client": found.client}
     (home / "local" / "cofactor.json").write_text(json.dumps(own))
     print_ = hand_over.make(home, found.client)
     say(f"client {found.client} of {found.federation} at {found.host}, port {found.port}; policy {home / policy.FILE}")

@@ -110,8 +110,7 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     """Read one file of a configuration; ``opens`` leaves formats that can be read in parts on disk."""
     # a table has no group column to set aside unless one is named: numeric ones would pass for features
     columns = [name for name in (config.group_by, config.label, config.row_weights, *config.left_out) if name]
-    text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
-    named = text or path.lower().endswith(".parquet")
+    named = load.has_columns(path)
     partly = opens if named or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
     obs, guesses = columns if named else (), config.privacy is None
     how: Any = {"layer": config.layer, "obs": obs, "blocks": partly, "guesses": guesses}

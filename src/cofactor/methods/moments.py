@@ -133,19 +133,31 @@ class Moments(Released):
 
         ``E |x - c|^2 = E |x|^2 - |c|^2`` with ``|x| <= 1``; the noise in ``|c|^2`` is taken out.
         """
-        rows = max(float(sums.arrays.get("count", sums.weight)), 1.0)
-        mean, m = sums.arrays["sum"] / rows, len(sums.arrays["sum"])
+        rows, m = self.rows(sums), len(sums.arrays["sum"])
+        mean = sums.arrays["sum"] / rows
         sigma = self.sigma(0, "sum", 1.0, sums) / rows
         off = 2 * self.sigma(0, "count", 1.0, sums) if "count" in sums.arrays else 0.0
         memory = {**shared.memory, "rows": np.float64(rows)}
         if drowned is None:
-            drowned = self.drowns(units=rows - off, features=m, clients=sums.weight)
+            counted = float(sums.arrays.get("count", sums.weight))
+            drowned = self.drowns(units=counted - off, features=m, clients=sums.weight)
         if drowned:
             return self.open_again(shared._replace(memory=memory), sums, off)
         square = float(np.clip(mean @ mean - m * sigma**2, 0.0, 1.0))
         bound = max(CLIP * np.sqrt(1.0 - square), SMALLEST)
         new = twin.centred(shared, mean, self.widest)
         return new._replace(extra={**new.extra, "bound": np.float64(bound)}, memory=memory)
+
+    def rows(self, sums: Message) -> float:
+        """Return how many rows there are, by the released count; at least as many as the length of their sum.
+
+        A count that noise made too small gives a centre far beyond the rows, and a bound that cuts all of them off.
+        """
+        total_ = sums.arrays["sum"]
+        if "count" not in sums.arrays:
+            return max(sums.weight, 1.0)
+        square = float(total_ @ total_) - len(total_) * self.sigma(0, "sum", 1.0, sums) ** 2
+        return max(float(sums.arrays["count"]), float(np.sqrt(max(square, 1.0))))
 
     def open_again(self, shared: Shared, sums: Message, off: float) -> Shared:
         """Return the state in which rows are summed again, around what is known of the mean, if that makes them short.
