@@ -45,7 +45,7 @@ def test_only_a_summary_and_scalars_leave_a_client(Xs):
     shared = method.start(16, address(0, -1, -1))
     local = method.join(Xs[0], shared, 0, address(0, 0, -1))
     local, summary = method.step(Xs[0], shared, local, 0, address(0, 0, 0))
-    assert {n: a.shape for n, a in summary.arrays.items()} == {"factor": (4, 16), "gram": (4, 4)}
+    assert {n: a.shape for n, a in summary.arrays.items()} == {"factor": (4, 16), "gram": (4, 4), "square": ()}
     stack = Shared(np.random.default_rng(0).random((2 * (1 + 2 + 4), 16)))
     _, scalars = method.step(Xs[0], stack, local, 1, address(0, 0, 1))
     assert {n: np.shape(a) for n, a in scalars.arrays.items()} == method.schema(16, 1)
@@ -54,7 +54,7 @@ def test_only_a_summary_and_scalars_leave_a_client(Xs):
 
 def test_bytes_are_one_summary_and_the_scalars(Xs, scan):
     ranks, r = 5, 5
-    summary = 8 * (r * 16 + r * r + 1)
+    summary = 8 * (r * 16 + r * r + 2)
     scalars = 8 * (ranks * 2 * (cells.GROUPS + 1) + cells.GROUPS + 2)
     assert scan.bytes_up == len(Xs) * (summary + scalars)
     assert scan.bytes_down == len(Xs) * 8 * 16 * 2 * (1 + 2 + 3 + 4 + 5)

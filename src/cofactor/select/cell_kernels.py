@@ -24,16 +24,22 @@ def products(W: Array, columns: Array, rows: Array, places: Array) -> Array:
 
 
 @compiled()
-def downdate(own: Array, columns: Array, places: Array, ridge: float) -> None:
-    """``own -= sum_c (h_c h_c^T - ridge diag(h_c^2))`` over the held-out cells of one row, in place (k x k)."""
-    k = len(own)
-    for c in places:
+def downdate(own: Array, columns: Array, places: Array) -> None:
+    """``own -= sum_c h_c h_c^T`` over the held-out cells of one row, in place (k x k).
+
+    ``own`` is symmetric; four cells are taken at a time, so that it is read and written four times less often.
+    """
+    k, whole = len(own), len(places) // 4 * 4
+    for p in range(0, whole, 4):
+        u, v, x, y = columns[places[p]], columns[places[p + 1]], columns[places[p + 2]], columns[places[p + 3]]
         for a in range(k):
-            h = columns[c, a]
-            if h != 0:
-                for b in range(a):
-                    own[a, b] -= h * columns[c, b]
-                own[a, a] -= (1 - ridge) * h * h
+            for b in range(a + 1):
+                own[a, b] -= u[a] * u[b] + v[a] * v[b] + x[a] * x[b] + y[a] * y[b]
+    for p in range(whole, len(places)):
+        u = columns[places[p]]
+        for a in range(k):
+            for b in range(a + 1):
+                own[a, b] -= u[a] * u[b]
     for a in range(k):
         for b in range(a):
             own[b, a] = own[a, b]
@@ -63,7 +69,9 @@ def masked_hals(
     for i in range(n):
         w, hidden = W[i], places[starts[i] : starts[i + 1]]
         own[:] = gram
-        downdate(own, columns, hidden, ridge)
+        downdate(own, columns, hidden)
+        for a in range(k):
+            own[a, a] += ridge * (gram[a, a] - own[a, a])
         for a in range(k):
             gradient[a] = -cross[i, a]
             for b in range(k):

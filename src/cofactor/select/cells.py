@@ -40,8 +40,29 @@ class Score(NamedTuple):
     training: float
 
 
+class Masked(NamedTuple):
+    """Data and the cells they hide, as factorizations of any rank need them: made once, by :func:`masked`.
+
+    ``known`` has zeros at the hidden cells, ``guessed`` first guesses; ``in_rows`` and ``in_columns`` say where the
+    hidden cells of every row and of every column begin, and which they are.
+    """
+
+    held: Holdout
+    known: Data
+    guessed: Data
+    in_rows: tuple[Array, Array]
+    in_columns: tuple[Array, Array]
+
+
+def masked(X: Data, held: Holdout) -> Masked:
+    """Hide cells of X (n x m)."""
+    known, (n, m) = holdout.kept(X, held), X.shape
+    guessed = holdout.fill(X, held, holdout.first_guess(known, held))
+    return Masked(held, known, guessed, (held.starts(n), held.columns), held.by_column(m))
+
+
 def factorize(
-    X: Data, rank: int, held: Holdout, rng: np.random.Generator, *, iterations: int = ITERATIONS
+    data: Masked, rank: int, rng: np.random.Generator, *, iterations: int = ITERATIONS
 ) -> tuple[Array, Array]:
     """Minimize ``sum over kept cells (X - W H)^2``: return (W, H), rows of H at norm 1.
 
@@ -49,14 +70,14 @@ def factorize(
     and every column of H with the gram of its own kept cells, so that no component is spent on what was guessed. The
     codes that are returned are those of H by :func:`codes`.
     """
-    W, H = Alone(Summed(rank), rounds=BEGUN)(holdout.fill(X, held, holdout.first_guess(X, held)), rank, rng)
+    W, H = Alone(Summed(rank), rounds=BEGUN)(data.guessed, rank, rng)
     W, F = (np.ascontiguousarray(a, dtype=np.float64) for a in (W, H.T))
-    known, in_rows, in_columns = holdout.kept(X, held), (held.starts(len(W)), held.columns), held.by_column(len(F))
+    known = data.known
     for _ in range(iterations):
-        _improve(W, F, arrays.times_factor(known, F.T.astype(known.dtype)), in_rows)
-        _improve(F, W, arrays.times_codes(known, W.astype(known.dtype)), in_columns)
+        _improve(W, F, arrays.times_factor(known, F.T.astype(known.dtype)), data.in_rows)
+        _improve(F, W, arrays.times_codes(known, W.astype(known.dtype)), data.in_columns)
     H = normalize(F.T)
-    return codes(X, H, held, ridge=RIDGE), H
+    return _solve(known, H, data.held, ridge=RIDGE, sweeps=SWEEPS, tol=TOL)[0], H
 
 
 def _improve(F: Array, B: Array, cross: Array, hidden: tuple[Array, Array]) -> None:
@@ -73,10 +94,10 @@ def own_rank(X: Data, most: int, *, held: Holdout, share: float, rng: np.random.
     """
     inner = holdout.draw(X, share, rng)
     both, hidden = holdout.union(held, inner, X.shape)
-    truth, errors = holdout.values(X, both), dict[int, float]()
+    data, truth, errors = masked(X, both), holdout.values(X, both), dict[int, float]()
 
     def look(rank: int) -> None:
-        W, H = factorize(X, rank, both, rng, iterations=LOOKING)
+        W, H = factorize(data, rank, rng, iterations=LOOKING)
         errors[rank] = float((both.weights * (truth - predict(W, H, both)) ** 2)[hidden].sum())
 
     worse = 0

@@ -72,16 +72,20 @@ def fill(X: Data, held: Holdout, new: Array) -> Data:
 def union(held: Holdout, more: Holdout, shape: tuple[int, int]) -> tuple[Holdout, Array]:
     """Return all cells of two holdouts, and which of them only ``more`` has (cells); weights as in ``more``, or 0."""
     flat, extra = (h.rows * shape[1] + h.columns for h in (held, more))
-    both = np.union1d(flat, extra)
+    both = np.sort(np.concatenate([flat, extra]), kind="stable")  # two runs in order: merged, not sorted
+    both = both[np.append(True, both[1:] != both[:-1])] if len(both) else both
     weights = np.zeros(len(both))
     weights[np.searchsorted(both, extra)] = more.weights
-    return Holdout(both // shape[1], both % shape[1], weights), ~np.isin(both, flat)
+    old = np.searchsorted(flat, both).clip(max=len(flat) - 1)
+    return Holdout(both // shape[1], both % shape[1], weights), flat[old] != both
 
 
-def first_guess(X: Data, held: Holdout) -> Array:
-    """Values of the held-out cells if rows and columns were independent: row mean x column mean / mean (cells)."""
-    n, m = X.shape
-    known = kept(X, held)
+def first_guess(known: Data, held: Holdout) -> Array:
+    """Values of the held-out cells if rows and columns were independent: row mean x column mean / mean (cells).
+
+    ``known`` are the data without these cells (:func:`kept`).
+    """
+    n, m = known.shape
     by_row, by_column = (np.asarray(known.sum(axis=a), dtype=np.float64).ravel() for a in (1, 0))
     in_row = m - np.bincount(held.rows, minlength=n)
     in_column = np.maximum(n - np.bincount(held.columns, minlength=m), 1)

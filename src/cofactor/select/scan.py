@@ -27,11 +27,13 @@ from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
 JUDGES = 20
 """At most this many clients are asked how well they find the shared components alone."""
+ITERATIONS = 100
+"""Iterations of each fit on all columns: with 200, held-out errors of six data sets move by 1e-4 at most."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """Round 0: every client factorizes its kept cells alone and sends ``H_j`` and ``G_j = W_j^T W_j``.
+    """Round 0: every client factorizes its kept cells alone and sends ``H_j``, ``G_j = W_j^T W_j`` and their square.
 
     The server fits every rank with every seed from the union of these summaries and broadcasts the factors.
     Round 1: every client solves codes on its kept cells and sends, for each rank and seed, its squared error on
@@ -61,9 +63,9 @@ class Scan:
         raise PrivacyError(no_private("real"))
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
-        """Round 0: ``factor`` (r x m), ``gram`` (r x r). Round 1: errors and squares, all scalars by rank and seed."""
+        """Round 0: ``factor`` (r x m), ``gram`` (r x r), ``square``. Round 1: errors and squares by rank and seed."""
         if t == 0:
-            return {"factor": (self.rank, n_features), "gram": (self.rank, self.rank)}
+            return {"factor": (self.rank, n_features), "gram": (self.rank, self.rank), "square": ()}
         table = (len(self.ranks), self.seeds)
         return {
             "heldout": (*table, cells.GROUPS),
@@ -95,10 +97,11 @@ class Scan:
         most = min(self.rank, n // ROWS_PER_COMPONENT, m)
         if most > 0:
             r = cells.own_rank(X, most, held=held, share=self.holdout, rng=rng)
-            W, H = cells.factorize(X, r, held, rng)
+            W, H = cells.factorize(cells.masked(X, held), r, rng)
             factor[:r], gram[:r, :r] = H, W.T.astype(np.float64) @ W
             factor[np.diag(gram) == 0] = 0
-        return {"factor": factor, "gram": gram}
+        square = arrays.square(holdout.kept(X, held)) if most > 0 else 0.0
+        return {"factor": factor, "gram": gram, "square": np.float64(square)}
 
     def _score(self, X: Data, held: Holdout, stack: Array) -> dict[str, Any]:
         ends = np.cumsum(np.repeat(self.ranks, self.seeds))
@@ -119,12 +122,12 @@ class Scan:
         return shared._replace(memory={**shared.memory, **errors})
 
     def _fit(self, messages: list[Message]) -> Shared:
-        union = [Summary(m.arrays["factor"], m.arrays["gram"], m.weight, 0.0) for m in messages]
+        union = [Summary(m.arrays["factor"], m.arrays["gram"], m.weight, float(m.arrays["square"])) for m in messages]
         seeds = rng(self.seed, SERVER, 0).integers(2**31, size=self.seeds).tolist()
         work = [(k, s) for k in self.ranks for s in seeds]
 
         def fit(task: tuple[int, int]) -> tuple[Array, Array]:
-            return summaries.fit(union, task[0], seed=task[1], restarts=self.restarts)
+            return summaries.fit(union, task[0], seed=task[1], restarts=self.restarts, iterations=ITERATIONS)
 
         fits = _in_threads(counted(fit, len(work), "fits"), work)
         by_rank = [fits[i : i + self.seeds] for i in range(0, len(fits), self.seeds)]
