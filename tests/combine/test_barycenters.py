@@ -15,7 +15,9 @@ from cofactor.combine.barycenter import (
     KMeans,
     aligned_mean,
     revived,
+    weighted_mean,
 )
+from cofactor.local.threads import lend
 from cofactor.methods import catalog
 from cofactor.schedules import Switch
 
@@ -150,3 +152,15 @@ def test_what_clients_do_not_have_does_not_come_back():
     factors = [np.eye(3, 4) * np.array([[1], [1], [0]])] * 2
     center = revived(np.zeros((3, 4)), factors, np.ones(2))
     np.testing.assert_array_equal(np.sort(center.sum(axis=1)), [0, 1, 1])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_mean_in_pieces_is_numpys_to_the_bit(rng, order):
+    Hs = [np.asarray(rng.random((30, 700)), np.float32, order=order) for _ in range(5)]
+    weights = rng.random(5)
+    expected = np.average(np.stack([H.astype(np.float64) for H in Hs]), axis=0, weights=weights)
+    np.testing.assert_array_equal(weighted_mean(Hs, weights), expected)
+    with lend(3):
+        np.testing.assert_array_equal(
+            weighted_mean(Hs * 20, np.tile(weights, 20)), weighted_mean(Hs * 20, np.tile(weights, 20))
+        )

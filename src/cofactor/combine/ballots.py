@@ -19,7 +19,7 @@ from cofactor.boolean.prox import lam_at
 from cofactor.boolean.sweeps import polish
 from cofactor.combine.aggregators import factors
 from cofactor.combine.align import Lap, cost
-from cofactor.combine.barycenter import aligned_mean
+from cofactor.combine.barycenter import aligned_mean, weighted_mean
 from cofactor.local.threads import each
 from cofactor.method import total
 from cofactor.schedules import at
@@ -81,9 +81,7 @@ class ProximalMean:
         weights = np.array([m.weight for m in messages])
         align = at(self.align, t)
         if align is None:
-            # one after the other, as np.average adds them, but without a stack of all factors
-            weighted = (H * w for H, w in zip(factors(messages), weights, strict=True))
-            return sum(weighted, np.zeros(current.shape)) / weights.sum()
+            return weighted_mean(factors(messages), weights)
         # before the first mean the shared factor is random and says nothing
         return aligned_from(factors(messages), weights, None if t == 0 else current, align=align)
 

@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cofactor.combine.align import Lap, carried, cost, partners
+from cofactor.combine.align import COLUMNS, Lap, carried, cost, partners
+from cofactor.local.placed import Placed
 from cofactor.local.stats import normalize
+from cofactor.local.threads import over_rows
 from cofactor.schedules import at
 from cofactor.types import Array
 
@@ -40,6 +42,27 @@ def aligned_mean(center: Array, factors: list[Array], weights: Array, plans: lis
     mass = matched.sum(axis=0)
     summed = sum(w[:, None] * A for w, A in zip(matched, aligned, strict=True))
     return np.where(mass[:, None] > 0, summed / np.where(mass > 0, mass, 1)[:, None], center)
+
+
+def weighted_mean(factors: list[Array], weights: Array) -> Array:
+    """``sum_j w_j H_j / sum_j w_j`` in double precision, one after the other, as ``np.average`` adds them.
+
+    No stack of all factors is made: some features at a time stay in cache, and threads that were lent take some each.
+    """
+    k, m = factors[0].shape
+    if any(isinstance(H, Placed) for H in factors):
+        return sum((H * w for H, w in zip(factors, weights, strict=True)), np.zeros((k, m))) / weights.sum()
+    out = np.zeros((k, m), order="F" if factors[0].flags.f_contiguous else "C")
+
+    def some(start: int, stop: int) -> None:
+        for low in range(start, stop, COLUMNS):
+            here = out[:, low : min(low + COLUMNS, stop)]
+            for H, w in zip(factors, weights, strict=True):
+                here += H[:, low : min(low + COLUMNS, stop)] * w
+            here /= weights.sum()
+
+    over_rows(some, m, k * len(factors), COLUMNS)
+    return out
 
 
 def revived(center: Array, factors: list[Array], weights: Array) -> Array:
