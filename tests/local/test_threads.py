@@ -52,6 +52,15 @@ def _works(dtype):
     yield "codes", lambda: arrays.times_factor(X, H)
     yield "factor", lambda: arrays.times_codes(X, W)
     yield "codes of CSC", lambda: arrays.times_factor(X.tocsc(), H)
+    skewed = X @ sparse.diags_array((np.arange(300) < 9).astype(dtype))
+    skewed.eliminate_zeros()
+    yield "factor, few columns", lambda: arrays.times_codes(skewed, W)
+    mixed = X.copy()
+    mixed.indices, mixed.has_sorted_indices = (
+        np.concatenate([np.split(X.indices, X.indptr[1:-1])[i][::-1] for i in range(700)]),
+        False,
+    )
+    yield "factor, indices in any order", lambda: arrays.times_codes(mixed, W)
     yield "sweeps", lambda: HALS(3)(W, stats)
     yield "sweeps to the end", lambda: HALS(30, tol=1e-3)(W, stats)
 
@@ -62,3 +71,17 @@ def test_no_bit_depends_on_threads(dtype):
         alone = work()
         with lend(3):
             np.testing.assert_array_equal(work(), alone, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(700, 300), (300, 17), (5, 40), (64, 1)])
+def test_dense_products_are_those_of_one_thread(dtype, shape):
+    rng = np.random.default_rng(0)
+    X, W, H = (rng.uniform(size=s).astype(dtype) for s in (shape, (shape[0], 21), (21, shape[1])))
+    close = {"rtol": 1e-5 if dtype == np.float32 else 1e-13}
+    for data in (X, np.asfortranarray(X)):
+        with lend(3):
+            found = arrays.times_factor(data, H), arrays.times_codes(data, W), module.product(W, H)
+        for a, b in zip(found, (X @ H.T, X.T @ W, W @ H), strict=True):
+            assert a.dtype == dtype
+            np.testing.assert_allclose(a, b, **close)

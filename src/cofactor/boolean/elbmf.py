@@ -15,6 +15,7 @@ from scipy import sparse
 from cofactor.boolean.bits import check_boolean
 from cofactor.boolean.packed import kernel
 from cofactor.boolean.prox import Prox, elb_prox, lam_at
+from cofactor.local.threads import product
 from cofactor.types import Array, Data
 
 
@@ -99,7 +100,7 @@ def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: int, param
     if len(gram) >= WIDE and E.flags.c_contiguous and filled < FEW * E.size:
         G = _step_of_few(E, gram, np.ascontiguousarray(cross), F.dtype.type(-eta))
     else:
-        G = E @ gram
+        G = product(E, gram)
         _step(G, cross, E, F.dtype.type(-eta))
     return params.prox(G, params.kappa * eta, lam_at(t, params.lam, rate=params.rate) * eta, out=G)
 

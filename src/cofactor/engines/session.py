@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -35,10 +35,9 @@ def opened(
 ) -> Iterator[TeamSession]:
     """Check the data of all processes and start the threads; an error on one process ends all of them.
 
-    Several clients share the threads, with BLAS limited to one thread each for the whole run; one client alone gets all
-    of BLAS, and all threads for its rows, as the rows of the factor at the server do. The server's BLAS is limited too:
-    a second BLAS thread that it woke would go on spinning on a core for tens of milliseconds while clients step, which
-    costs a third of a round.
+    Several clients share the threads; one client alone gets all of them for its rows, as the rows of the factor at the
+    server do. BLAS is limited to one thread for the whole run: a second one that it woke would go on spinning on a core
+    for tens of milliseconds while others work, which costs a third of a round.
     """
     with team.guard("the start of the run"):
         if device is not None:  # values are checked there: nothing of the data is copied here beyond a block
@@ -47,16 +46,10 @@ def opened(
         held = agree(team, method, Xs, empty=plan.stream is not None)
         threads = workers or team.threads()
         count = 1 if plan.stream else min(threads, len(held.data))
-        with _blas(team, threads, len(held.data)), _pool(count) as pool, lend(min(threads, most())):
+        with threadpool_limits(1, "blas"), _pool(count) as pool, lend(min(threads, most())):
             own: Any = {"first": held.first, "pool": pool, "stacks": not plan.secure, "masks": plan.secure}
             host = Host(method, held.data, plan.seed, **own)
             yield TeamSession(team, host, held)
-
-
-def _blas(team: Team, threads: int, clients: int) -> AbstractContextManager[Any]:
-    if clients > 1:
-        return threadpool_limits(1, "blas")
-    return nullcontext() if team.count == 1 else threadpool_limits(threads, "blas")
 
 
 @contextmanager

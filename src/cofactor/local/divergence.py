@@ -132,7 +132,7 @@ def _counted(X: Array, seen: Array | float) -> Array:
 def _count_codes(X: Data, W: Array, H: Array) -> Array:
     """``(X / Y) H^T``; of a sparse X only where it is not 0."""
     if not sparse.issparse(X):
-        return (X / np.maximum(W @ H, TINY)) @ H.T
+        return threads.product(X / np.maximum(threads.product(W, H), TINY), H.T)
     out = np.zeros_like(W)
     counts.codes((X.indptr, X.indices, X.data), W, np.ascontiguousarray(H.T), out)
     return out
@@ -141,8 +141,8 @@ def _count_codes(X: Data, W: Array, H: Array) -> Array:
 def _count_factor(X: Data, W: Array, H: Array) -> tuple[Array, float]:
     """``W^T (X / Y)`` and the divergence; of a sparse X only what is not 0 is visited."""
     if not sparse.issparse(X):
-        Y = np.maximum(W @ H, TINY)
-        return W.T @ (X / Y), divergence(X, Y, 1)
+        Y = np.maximum(threads.product(W, H), TINY)
+        return arrays.times_codes(X / Y, W).T, divergence(X, Y, 1)
     out = np.zeros(H.T.shape)
     loss = counts.factor((X.indptr, X.indices, X.data), W, np.ascontiguousarray(H.T), out)
     return out.T, float(loss + W.sum(axis=0, dtype=np.float64) @ H.sum(axis=1, dtype=np.float64))

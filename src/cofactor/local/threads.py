@@ -13,10 +13,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
+from cofactor.types import Array
+
 T = TypeVar("T")
 R = TypeVar("R")
 WORTH = 1 << 21
 """Multiplications that are worth a thread: about the tenth part of a millisecond."""
+LINE = 16
+"""Rows or columns of a dense product are shared in such steps: numbers of a line of cache belong to one thread."""
 
 
 class _Crew(NamedTuple):
@@ -58,6 +64,21 @@ def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int =
     work(0, starts[1])
     for piece in waiting:
         piece.result()
+
+
+def worth(cost: int) -> int:
+    """Return how many of the threads that were lent ``cost`` multiplications are worth."""
+    return max(min(lent(), cost // WORTH), 1)
+
+
+def product(A: Array, B: Array) -> Array:
+    """``A B``, rows of A shared among the threads that were lent: BLAS has one there, which waits for nobody.
+
+    A thread of BLAS that has nothing to do any more keeps a core busy for some milliseconds, and so keeps ours off it.
+    """
+    out = np.empty((A.shape[0], B.shape[1]), np.result_type(A, B))
+    over_rows(lambda start, stop: np.matmul(A[start:stop], B, out=out[start:stop]), A.shape[0], B.size, LINE)
+    return out
 
 
 def lent() -> int:

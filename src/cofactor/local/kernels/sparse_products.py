@@ -1,19 +1,22 @@
 """Products of CSR and CSC matrices with thin dense ones: vector instructions, and threads where some were lent.
 
-What is stored is walked along in the order of memory. Threads share the rows of a product that gathers, and the columns
-of one that scatters: no bit depends on how many there are.
+What is stored is walked along in the order of memory. Threads share the rows of a product, as many values each: no bit
+depends on how many there are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import numpy as np
 
 from cofactor.local.kernels.compiled import compiled
-from cofactor.local.threads import over_rows
+from cofactor.local.threads import each, worth
 from cofactor.types import Array, Data
 
-WIDE = 8
-"""Threads that scatter take columns in such steps."""
+SAMPLE = 1 << 10
+"""Stored values by which rows that are scattered to are shared evenly."""
 NARROW = 16
 """Products with fewer columns are scattered by scipy: vector instructions do not pay there."""
 
@@ -30,25 +33,36 @@ def times(X: Data, B: Array) -> Array:
     along = (X.indptr, X.indices, X.data)
     if X.format == "csr":
         return _gather(along, B, X.shape[0])
-    return X @ B if B.shape[1] < NARROW else _scatter(along, B, X.shape[0])
+    return X @ B if B.shape[1] < NARROW else _scatter(along, B, X.shape[0], X.has_sorted_indices)
 
 
 def transpose_times(X: Data, B: Array) -> Array:
     """``X^T B`` (m x k) for X in CSR or CSC (n x m) and a dense B (n x k); X is not turned."""
-    return times(X.T, B)
+    turned = X.T
+    turned.has_sorted_indices = X.has_sorted_indices  # which X remembers
+    return times(turned, B)
 
 
 def _gather(along: tuple[Array, Array, Array], B: Array, n: int) -> Array:
     out = np.empty((n, B.shape[1]), B.dtype)
-    each = max(len(along[2]) // max(n, 1), 1) * B.shape[1]
-    over_rows(lambda start, stop: _gather_rows(*along, B, out, start, stop), n, each)
+    pieces = worth(along[2].size * B.shape[1])
+    cuts = np.searchsorted(along[0], np.linspace(0, along[2].size, pieces + 1)[1:-1]).tolist()
+    _share(lambda rows: _gather_rows(*along, B, out, *rows), [0, *cuts, n])
     return out
 
 
-def _scatter(along: tuple[Array, Array, Array], B: Array, n: int) -> Array:
+def _scatter(along: tuple[Array, Array, Array], B: Array, n: int, in_order: bool) -> Array:
     out = np.zeros((n, B.shape[1]), B.dtype)
-    over_rows(lambda start, stop: _scatter_columns(*along, B, out, start, stop), B.shape[1], len(along[2]), WIDE)
+    pieces = worth(along[2].size * B.shape[1]) if in_order else 1
+    drawn = np.sort(along[1][:: -(-along[1].size // SAMPLE)]) if pieces > 1 else along[1][:0]
+    cuts = [int(drawn[i * len(drawn) // pieces]) for i in range(1, pieces)]
+    _share(lambda rows: _scatter_rows(*along, B, out, *rows), [0, *cuts, n])
     return out
+
+
+def _share(work: Callable[[tuple[int, int]], None], cuts: list[int]) -> None:
+    """Let threads that were lent do the rows between two cuts each."""
+    list(each(work, list(pairwise(cuts))))
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
@@ -72,11 +86,30 @@ def _gather_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Arra
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
-def _scatter_columns(indptr: Array, indices: Array, data: Array, B: Array, out: Array, first: int, last: int) -> None:
-    """``out_(j_e) += x_e B_i`` over all stored values e, in columns ``first:last``: no two threads write one place."""
+def _scatter_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Array, first: int, last: int) -> None:
+    """``out_(j_e) += x_e B_i`` over the values e with j_e in ``first:last``: no two threads write one place.
+
+    Where that is not all of them, indices are in order.
+    """
+    k, some = B.shape[1], first > 0 or last < out.shape[0]
     for i in range(B.shape[0]):
-        row = B[i, first:last]
-        for e in range(indptr[i], indptr[i + 1]):
-            x, to = data[e], out[indices[e], first:last]
-            for a in range(last - first):
+        row, begin, end = B[i], indptr[i], indptr[i + 1]
+        if some:
+            begin = _place(indices, begin, end, first)
+            end = _place(indices, begin, end, last)
+        for e in range(begin, end):
+            x, to = data[e], out[indices[e]]
+            for a in range(k):
                 to[a] += x * row[a]
+
+
+@compiled(error_model="numpy")
+def _place(indices: Array, begin: int, end: int, j: int) -> int:
+    """Return the first of the places ``begin:end`` whose index is not below j."""
+    while begin < end:
+        middle = (begin + end) >> 1
+        if indices[middle] < j:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
