@@ -39,8 +39,9 @@ class Traits:
     ``sliced`` names the array of a message in which a client says which columns of the factor it works with, and needs
     no others; None: it needs all.
     ``judged`` is what says that it is done: its "loss", where that is the objective of all clients in that round, or,
-    where losses are of the clients' own copies or of those that answered, how far the "factor" still moves.
-    ``iterates``: rounds of its own plan are iterations, which may be too few: its losses say whether it has settled.
+    where losses are of the clients' own copies or of those that answered, how far the "factor" still moves; losses may
+    also be an "estimate" of that objective, drawn anew in every round.
+    ``iterates``: rounds of its own plan are iterations, at most so many: its losses say whether it has settled.
     ``every``: the factor is renewed in every so many rounds, and stands in those between.
     ``slow``: with all clients it takes so many times the usual rounds until it settles.
     ``unseeded``: in so many rounds, from the first, clients draw the same whatever the seed is.

@@ -88,7 +88,7 @@ def run(
             ledger, costs = till.charge(t, drawn[0])
             shared, line, who = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
             over.heard(t, who, drawn[0])
-            line = over.seen(line, method.factor(shared) if over.judges else None)
+            line = over.seen(line, method.factor(shared) if over.looks(t) else None)
             ended = over.why([*history, line])
             history.append(line._replace(ended=ended, epsilon=math.nan if ledger is None else ledger.spent))
             if checkpoint and (checkpoint.due(t) or ledger is not None):

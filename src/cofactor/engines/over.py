@@ -24,12 +24,15 @@ DIRECTIONS = 32
 """Places of a factor are kept in so many random directions: their distances are right to about an eighth."""
 LONGEST = 3
 """Where clients are drawn, patience may grow to so many times itself until all were heard: one may be gone for good."""
+MANY = 200
+"""A tolerance is for a few rounds, means of losses that are estimates are of many: at 1e-4, 1 % of the error."""
 TRAIL = "trail"
 """Where a saved state keeps them, in the memory of the server."""
 
 
 class Over:
-    """Reads the history of the last stage. A method with a plan of its own (one upload, a schedule) runs all of it.
+    """Reads the history of the last stage. A method with a plan of its own (one upload, a schedule) runs all of it,
+    but for iterations, which are at most so many.
 
     With absent clients patience is for as many rounds as it takes to hear each of them so often, also one that is drawn
     rarely, and how far the factor moves is counted for all of them; where it is not renewed in every round, patience is
@@ -40,7 +43,7 @@ class Over:
 
     def __init__(self, method: Method, plan: Plan, clients: int, limit: int) -> None:
         self.own, self.traits, self.limit = method.rounds, method.traits, limit
-        self.judges = self.own is None
+        self.judges = self.own is None or (self.traits.iterates and plan.rule.tol > 0)
         share = plan.share
         every = clients if plan.stream else self.traits.every / share
         self.tol, self.patience = plan.rule.tol, math.ceil(plan.rule.patience * every)
@@ -79,6 +82,10 @@ class Over:
         if self.traits.running and not self.silent.any():
             self.first = min(self.first, t)
 
+    def looks(self, t: int) -> bool:
+        """Whether somebody looks at the factor after round t: of iterations where it is renewed."""
+        return self.judges and (self.own is None or t % self.traits.every == 0)
+
     def seen(self, line: Round, factor: Array | None) -> Round:
         """Return the line of a round with how far the factor has come in it."""
         if factor is None:
@@ -100,7 +107,7 @@ class Over:
         """Return why it is over after the last line, one of ``ENDED``; "" where it goes on."""
         used = len(history) >= self.limit
         if self.own is not None:
-            return "" if not used else self._of_plan(history)
+            return self._of_plan(history, used)
         last = len(self.traits.stages) - 1
         lines = [line for line in history if line.stage == last and line.round >= self.first]
         if self.whole and lines:  # losses of other clients do not compare: one has come late, or was silent
@@ -113,12 +120,23 @@ class Over:
             return ""
         return "asked" if self.tol == 0 else "few" if len(lines) <= self.patience else "rounds"
 
-    def _of_plan(self, history: Sequence[Round]) -> str:
-        """Return why a method with a plan of its own is over."""
+    def _of_plan(self, history: Sequence[Round], used: bool) -> str:
+        """Return why a method with a plan of its own is over: iterations may end where the factor is renewed."""
         if self.own is not None and self.limit < self.own:
-            return "rounds"
-        falling = self.traits.iterates and falls([line.loss for line in history], self.tol)
-        return "iterations" if falling else "plan"
+            return "rounds" if used else ""
+        if not (self.traits.iterates and self.tol > 0):
+            return "plan" if used else ""
+        lines = [line for line in history if not math.isnan(line.loss)]
+        if not used and (not lines or lines[-1].round % self.traits.every):
+            return ""
+        tol = max(self.tol, self.precision)
+        if self.judged == "estimate":
+            found = "loss" if settled([line.loss for line in lines], tol) else ""
+        else:
+            found = still(lines, tol, self.patience, self.judged)
+        if found:
+            return found if tol == self.tol else "precision"
+        return "" if not used else "few" if len(lines) <= self.patience else "iterations"
 
     def _tol(self) -> float:
         """Return the tolerance of a round: where some answer, the factor moves by so much less than with all."""
@@ -148,23 +166,22 @@ def still(history: Sequence[Round], tol: float, patience: int, judged: str = "lo
     return "loss" if before - now <= tol * abs(before) and sum(steps) <= SETTLED else ""
 
 
-def falls(losses: Sequence[float], tol: float) -> bool:
-    """Say whether losses, two for each iteration and perhaps with noise, still fall at the end.
+def settled(losses: Sequence[float], tol: float) -> bool:
+    """Say whether estimates of a loss, drawn anew in every round, have settled.
 
-    The means of the last ``WINDOW`` and of those before are so many rounds apart; they fall where that is more than
-    ``tol`` in three iterations, and more than twice their standard error.
+    The mean of the last third of them is less than ``MANY`` times ``tol`` below that of the third before, sure by twice
+    its standard error. Where a loss falls like one over the rounds, or one over their root, twice as many would lower
+    it by less than that.
 
-    >>> falls([0.98**t for t in range(60)], 1e-4), falls([1 + 0.01 * (-1) ** t for t in range(60)], 1e-4)
-    (True, False)
+    >>> settled([0.98**t for t in range(90)], 1e-4), settled([1 + 0.01 * (-1) ** t for t in range(90)], 1e-4)
+    (False, True)
     """
-    known = np.array([loss for loss in losses if not math.isnan(loss)])
-    span = min(WINDOW, len(known) // 2)
-    if tol <= 0 or span < 2:
+    span = len(losses) // 3
+    if tol <= 0 or span < WINDOW:
         return False
-    before, last = known[-2 * span : -span], known[-span:]
-    fallen = float(before.mean() - last.mean())
+    before, last = np.array(losses[-2 * span : -span]), np.array(losses[-span:])
     error = math.sqrt((before.var(ddof=1) + last.var(ddof=1)) / span)
-    return fallen * 2 * 3 / span > tol * abs(float(last.mean())) and fallen > 2 * error
+    return bool(before.mean() - last.mean() + 2 * error <= MANY * tol * abs(last.mean()))
 
 
 class Trail:
