@@ -103,6 +103,14 @@ def test_a_sweep_never_raises_the_error(seed, noisy):
     assert 2 * losses[0] == boolean.error(X, boolean.greedy_refit(X, start), start)
 
 
+def test_components_that_only_absent_clients_use_stay_as_they_are():
+    """Each client has rows of a component of its own, and noise that a new component would cover."""
+    tiles, rng = np.kron(np.eye(4), np.ones((1, 6))).astype(np.uint8), np.random.default_rng(0)
+    Xs = [((np.tile(tile, (30, 1)) ^ (rng.random((30, 24)) < 0.05)) > 0).astype(np.float32) for tile in tiles]
+    for share in (0.25, 0.5, 1.0):
+        np.testing.assert_array_equal(run(Sweeps(4, 6), Xs, start=tiles, participation=share).factor, tiles)
+
+
 def test_an_unused_component_begins_anew_at_the_column_with_most_uncovered_ones(noisy):
     X = noisy[0]
     planted = synthetic.tiles(300, 80, 5, noise=0.1, seed=2).factor

@@ -27,17 +27,19 @@ class Sweeps:
     component covers, by column; the server sums and flips what cannot raise the total
     (:mod:`cofactor.boolean.sweeps`). A component that no row uses begins anew as the column with most uncovered ones
     and grows in the next sweep; where no flip helps any more, so does one that saves fewer errors than that column has.
-    Absent clients are not counted.
+    Absent clients are not counted: without ``reseeds`` no component begins anew, since what nobody here uses may be
+    theirs.
     """
 
     rank: int
     rounds: int = 3
+    reseeds: bool = True
 
     traits = Traits("boolean", additive=True, rowwise=0)
 
     def partial(self) -> Self:
-        """Absent clients are not counted."""
-        return self
+        """Only flip bits."""
+        return replace(self, reseeds=False)
 
     def private(self, privacy: Any, *, rounds: int, parts: Any) -> NoReturn:
         """Refuse."""
@@ -72,11 +74,14 @@ class Sweeps:
         """Flip bits of H; let components begin anew: the unused ones, and where nothing was flipped the weak ones."""
         sums = {name: np.rint(a).astype(np.int64) for name, a in total(messages).arrays.items()}
         found = Changes(sums["cells"], sums["overlap"])
-        H = choose_all(found, shared.factor)
+        H, fresh = choose_all(found, shared.factor), np.zeros(self.rank, bool)
+        loss = 0.5 * float(sums["error"])
+        if not self.reseeds:
+            return Shared(H, {"fresh": fresh}, loss=loss, drift=0.0)
         unused = np.diag(found.overlap) == 0
         price = worth(found, H) if np.array_equal(H, shared.factor) else np.full(self.rank, np.iinfo(np.int64).max)
         H, fresh = reseed(H, np.where(unused, 0, price), sums["uncovered"])
-        return Shared(H, {"fresh": fresh}, loss=0.5 * float(sums["error"]), drift=0.0)
+        return Shared(H, {"fresh": fresh}, loss=loss, drift=0.0)
 
     def factor(self, shared: Shared) -> Array:
         """Return H: swept, or rounded if the run ended before (then the first of a shortlist)."""
