@@ -164,6 +164,8 @@ def test_hints_are_for_raw_counts_and_for_counts_that_are_none():
     assert "look like raw counts" in hint(sparse.csr_matrix(X), Preparation())
     assert not hint(X, Preparation.of("library,log1p"))
     assert not hint(np.log1p(X), Preparation())
+    pen = np.clip(255 * np.random.default_rng(0).uniform(-2, 1.4, (200, 64)), 0, 255).astype(np.uint8)
+    assert not hint(pen, Preparation())  # pixels are whole numbers with many zeros too
     assert "are no whole numbers" in hint(np.log1p(X), Preparation.of("library,log1p"))
     assert "would be taken twice" in hint(np.log1p(X), Preparation.of("log1p"))
     assert not hint(X / X.sum(axis=1, keepdims=True) * 1e4, Preparation.of("log1p"))

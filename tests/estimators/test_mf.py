@@ -6,6 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -461,3 +462,35 @@ def test_a_search_over_parameters_takes_the_better_model(R) -> None:
     good, bad = (FederatedMF(k, random_state=0, rounds=8).fit(R) for k in (3, 1))
     assert good.rmse(R) < bad.rmse(R)
     assert good.score(R) == -good.rmse(R) > bad.score(R)
+
+
+FORMS = {"pandas": lambda held: held, "polars": pl.from_pandas, "lazy": lambda held: pl.from_pandas(held).lazy(),
+         "pyarrow": pyarrow.Table.from_pandas}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_new_users_come_as_ratings_by_name(form):
+    held = pd.DataFrame({"user": list("aabbcc"), "item": list("xyxzwz"), "rating": [5.0, 1, 4, 2, 3, 1]})
+    model = FederatedMF(1, ridge=0.1, rounds=3, tol=0, random_state=0).fit(form(held))
+    new = held[held.user == "b"]
+    codes = model.transform({"x": 4.0, "z": 2.0})
+    np.testing.assert_allclose(model.transform(form(new)), codes)
+    np.testing.assert_allclose(model.transform(form(held))[1:2], codes)
+    best = model.recommend({"x": 4.0, "z": 2.0}, 2)
+    for given in (form(new), form(new.drop(columns="user"))):
+        np.testing.assert_array_equal(model.recommend(given, 2), best)
+        np.testing.assert_array_equal(model.recommend(ratings=given, n=2), best)
+    with pytest.raises(DataError, match="found two of item x"):
+        model.transform(form(pd.concat([new, new])))
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_clicks_need_no_ratings(form):
+    held = pd.DataFrame({"user": list("aabbcc"), "item": list("xyxzwz")})
+    setting = {"implicit": True, "rounds": 3, "tol": 0, "random_state": 0}
+    model, like = (FederatedMF(1, **setting).fit(x) for x in (form(held), form(held.assign(rating=1.0))))
+    np.testing.assert_array_equal(model.factor_, like.factor_)
+    np.testing.assert_array_equal(FederatedMF(1, **setting).fit((list("aabbcc"), list("xyxzwz"))).factor_, like.factor_)
+    np.testing.assert_array_equal(model.ranking(form(held)).sums, like.ranking(form(held.assign(rating=1.0))).sums)
+    with pytest.raises(DataError, match="found no rating among user, item"):
+        FederatedMF(1).fit(form(held))

@@ -203,3 +203,32 @@ def test_names_that_are_missing_are_told_not_taken_for_names(missing):
             FederatedMF(1).fit(holed)
     with pytest.raises(CofactorError, match="expected a label for every row, found 1 rows without"):
         fit(X, groups=pd.Series(["a"] * 15 + ["b"] * 14 + [missing], dtype=object))
+
+
+def test_a_lazy_frame_of_polars_is_read():
+    frame = polars.DataFrame(X, schema=[f"f{i}" for i in range(X.shape[1])])
+    model = FederatedNMF(2, random_state=0).fit([frame.lazy(), frame.lazy()])
+    np.testing.assert_array_equal(model.components_, FederatedNMF(2, random_state=0).fit([frame, frame]).components_)
+    assert FederatedNMF(2, random_state=0).fit(frame.lazy()).features_ == frame.columns
+    np.testing.assert_array_equal(model.transform(frame.lazy()), model.transform(frame))
+
+
+def test_text_in_new_rows_is_named_by_its_column():
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    model = FederatedNMF(2, random_state=0).fit([frame])
+    for held, name in ((frame.assign(f1="x"), "f1"), (frame.assign(visit="first"), "visit")):
+        with pytest.raises(DataError, match=f"found others in the columns '{name}'; drop them.$"):
+            model.transform(held)
+
+
+def test_missing_values_of_nullable_and_sparse_columns_are_told_as_such():
+    bits = pd.DataFrame({"a": pd.array([True, False, None, True], dtype="boolean"), "b": [1, 0, 1, 1]})
+    for held in (bits, [bits]):
+        with pytest.raises(DataError, match="expected zeros and ones, found 1 NaN or infinity; fill or drop them"):
+            FederatedBMF(1).fit(held)
+    holed = np.where(np.arange(X.size).reshape(X.shape) % 5 == 0, np.nan, X)
+    gaps = pd.DataFrame({f"f{i}": pd.arrays.SparseArray(column, fill_value=np.nan) for i, column in enumerate(holed.T)})
+    with pytest.raises(DataError, match="NaN: expected finite values >= 0"):
+        FederatedNMF(2).fit(gaps)
+    found, like = (FederatedNMF(2, method="exact-gaps", rounds=3, tol=0, random_state=0).fit(A) for A in (gaps, holed))
+    np.testing.assert_allclose(found.components_, like.components_, atol=1e-4)  # frames are read in double precision

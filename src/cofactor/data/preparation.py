@@ -28,9 +28,10 @@ TEXT = "prepare"
 """The array that holds a preparation's text in a file; ``prepare.2.keeps`` is what its third step knows."""
 COUNTING = ("exact-beta",)
 """Methods whose loss is for counts."""
-LOOK, COUNTS, EMPTY, LOGGED = 500, 10, 0.5, 15.0
-"""Rows that are looked at for a hint; from which value and which share of zeros on numbers look like counts; and below
-which they look like logarithms."""
+LOOK, COUNTS, EMPTY, SMALL, LOGGED = 500, 10, 0.2, 0.1, 15.0
+"""Rows that are looked at for a hint; from which value and which share of zeros on numbers look like counts, of
+which a quarter is at most such a part of the largest (grey levels of pictures are more even); and below which they
+look like logarithms."""
 UNSIGNED = (LibrarySize, Log1p, TfIdf)
 """Steps that mean nothing for values below 0."""
 
@@ -219,7 +220,8 @@ def hint(X: Data, preparation: Preparation, method: Any = None) -> str:
     if not values.size:
         return ""
     whole = bool(np.all(values == np.round(values)))
-    if not preparation.steps and whole and values.max() >= COUNTS and zeros >= EMPTY:
+    counts = whole and values.max() >= COUNTS and zeros >= EMPTY and np.quantile(values, 0.25) <= SMALL * values.max()
+    if not preparation.steps and counts:
         return (
             f"the values look like raw counts (whole numbers up to {values.max():g}, {zeros:.0%} zeros), of which rows "
             "with many counts decide alone. prepare='library,log1p' (cells) or prepare='tfidf' (documents) is usual; "

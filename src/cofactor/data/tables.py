@@ -33,9 +33,25 @@ def is_frame(X: Any) -> bool:
     )
 
 
-def of_arrow(X: Any) -> Any:
-    """Return a table of pyarrow as a data frame of pandas, and anything else as it is; nothing is imported for it."""
+def is_lazy(X: Any) -> bool:
+    """Whether X is a lazy frame of polars, a plan to read a data frame; nothing is imported for it."""
+    return type(X).__module__.partition(".")[0] == "polars" and type(X).__name__ == "LazyFrame"
+
+
+def in_memory(X: Any) -> Any:
+    """Return a table of pyarrow, or a lazy frame of polars, as a data frame, and anything else as it is."""
+    if is_lazy(X):
+        return X.collect()
     return X.to_pandas() if type(X).__module__.partition(".")[0] == "pyarrow" and hasattr(X, "to_pandas") else X
+
+
+def _with_gaps(frame: Any) -> Any:
+    """Return a data frame of pandas whose sparse columns leave out NaN, not zeros, as a dense one: those are gaps."""
+    types = [kind for kind in getattr(frame, "dtypes", ()) if type(kind).__name__ == "SparseDtype"]
+    if not any(np.isnan(kind.fill_value) for kind in types):
+        return frame
+    dense = {name: np.asarray(frame[name]) for name, kind in frame.dtypes.items() if kind in types}
+    return frame.assign(**dense) if all(isinstance(name, str) for name in dense) else frame.sparse.to_dense()
 
 
 def without_numbers(frame: Any) -> list[str]:
@@ -43,7 +59,8 @@ def without_numbers(frame: Any) -> list[str]:
 
     def numeric(name: Any) -> bool:
         try:
-            column = np.asarray(frame[name])
+            held = frame[name]
+            column = np.asarray(held.dropna() if hasattr(held, "dropna") else held)  # NA is no number, and no text
             return column.dtype.kind not in "mM" and np.asarray(column, dtype=np.float64).ndim == 1
         except (ValueError, TypeError):
             return False
@@ -60,12 +77,12 @@ def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
         return replace(_annotated(X, source, layer), source=source)
     if layer is not None:
         raise CofactorError(f"{source}: layer {layer!r} is for AnnData, found {type(X).__name__}.")
-    X = of_arrow(X)
+    X = in_memory(X)
     if isinstance(X, np.ma.MaskedArray):  # others would take what lies under the mask for data
         X = np.ma.filled(X.astype(np.result_type(X.dtype, np.float32)), np.nan)
     if not is_frame(X):
         return Table(X, source=source)
-    columns = list(X.columns)
+    X, columns = _with_gaps(X), list(X.columns)
     names = None if columns == list(range(len(columns))) else [str(name) for name in columns]
     return Table(X, names, _index(X), source=source)
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cofactor import kinds
 from cofactor.data.harmonise import How, onto
 from cofactor.data.preparation import Preparation, hint
-from cofactor.data.tables import as_table, is_annotated, set_aside
+from cofactor.data.tables import as_table, is_annotated, is_frame, set_aside
 from cofactor.engines.contract import Engine
 from cofactor.engines.history import ENDED, Round
 from cofactor.engines.inline import Inline
@@ -40,6 +40,7 @@ from cofactor.privacy.allowance import Privacy
 from cofactor.types import Array, CofactorError, Data
 
 MOST_BY_DEFAULT = 10
+NUMBERS = (np.float64, np.float32)
 SHAPE_ONLY: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False}
 """scikit-learn checks shape and type; values are checked here, with the client and the cell in the message."""
 
@@ -204,7 +205,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         shape = SHAPE_ONLY | {"ensure_min_samples": int(not empty)}
 
         def convert(x: Any, client: Any) -> Data:
-            return self._convert(x if many else validate_data(self, x, dtype=self._dtype, **shape), client)
+            kinds = NUMBERS if is_frame(x) else self._dtype  # frames have types of their own, with NA
+            return self._convert(x if many else validate_data(self, x, dtype=kinds, **shape), client)
 
         kind = steps.takes if steps.steps else self._kind
         how: Any = {"kind": kind, "features": self.features, "layer": self.layer, "empty": empty}
@@ -271,7 +273,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if arrays.is_held(table.X) and table.feature_names is None:
             X = table.X
         elif known and table.feature_names is not None:
-            X = table.X if arrays.is_held(table.X) else self._convert(table.X, client)
+            X = clients.converted(table.X, client, self._convert, splits=False)
             lacking, others = self.features != "same", self.features == "intersection"
             X = onto(replace(table, X=X), known, lacking=lacking, others=others)
         else:

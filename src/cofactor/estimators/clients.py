@@ -15,7 +15,7 @@ from cofactor import kinds
 from cofactor.data import harmonise
 from cofactor.data.formats.table import Table, absent, shown
 from cofactor.data.harmonise import How
-from cofactor.data.tables import as_tables, is_frame, set_aside, without_numbers
+from cofactor.data.tables import as_tables, is_frame, is_lazy, set_aside, without_numbers
 from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
 from cofactor.local import arrays
@@ -56,6 +56,8 @@ def is_many(X: Any) -> bool:
 
 def _sides(X: Any) -> int:
     """Return how many sides something has that may be a matrix: an array, sparse, a data frame, AnnData, or lists."""
+    if is_lazy(X):
+        return 2
     shape = getattr(X, "shape", None)
     return len(shape) if isinstance(shape, tuple) else np.ndim(X)
 
@@ -98,7 +100,7 @@ def split(
     tables = as_tables(X if many else [X], layer=layer)
     if isinstance(groups, str):
         tables[0], groups = set_aside(tables[0], groups)
-    tables = [replace(table, X=_converted(table.X, j, convert)) for j, table in enumerate(tables)]
+    tables = [replace(table, X=converted(table.X, j, convert)) for j, table in enumerate(tables)]
     names, data, known = matched(tables, features)
     checked = kinds.check(kind, data, features=names, private=empty)
     if many or groups is None:
@@ -119,16 +121,19 @@ def _grouped(whole: Data, labels: Array, features: list[str] | None) -> Clients:
     return Clients(Checked(data), names.tolist(), rows, features)
 
 
-def _converted(X: Any, client: int, convert: Convert) -> Data:
-    """Return a matrix of numbers, or name the columns of a data frame that hold none."""
+def converted(X: Any, client: int, convert: Convert, *, splits: bool = True) -> Data:
+    """Return a matrix of numbers, or name the columns of a data frame that hold none.
+
+    ``splits`` says that one of them could tell clients apart.
+    """
     try:
         return X if arrays.is_held(X) else convert(X, client)
     except (ValueError, TypeError):
         if not is_frame(X) or not (text := without_numbers(X)):
             raise
+        remedy = f"drop them, or name one that tells clients apart: groups={text[0]!r}" if splits else "drop them"
         raise DataError(
-            f"client {client}: expected numbers, found others in the columns {shown(text)}; "
-            f"drop them, or name one that tells clients apart: groups={text[0]!r}."
+            f"client {client}: expected numbers, found others in the columns {shown(text)}; {remedy}."
         ) from None
 
 

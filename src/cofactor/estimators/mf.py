@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from cofactor.data.tables import is_frame, of_arrow
+from cofactor.data.tables import in_memory, is_frame
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.history import Round
 from cofactor.engines.loop import carrier, run
@@ -129,7 +129,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         """Fit to ratings: one client, which sums over its users before anything leaves.
 
         They are CSR (users x items), a tuple (users, items, ratings), or a data frame (of pandas, polars or pyarrow)
-        with columns of these names.
+        with columns of these names. Of ``implicit`` feedback users and items are enough: each line counts as 1.
 
         ``groups`` makes several clients, such as shops with their customers: one label per row of the matrix (of
         triples: per user, in the order of their names), or the name of a column of the data frame.
@@ -138,8 +138,8 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         kind = refuse(self.method, plan, self._options(), TAKES["FederatedMF"])
         check_takes(kind, self.method, "FederatedMF")
         engine = None if self.engine is None else carrier(self.engine, plan)
-        R = of_arrow(R)
-        held = read(R, duplicates=self.duplicates, limits=self.rating_range)
+        R = in_memory(R)
+        held = read(R, duplicates=self.duplicates, limits=self.rating_range, counts=self.implicit)
         if held.matrix.nnz == 0:
             raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
         labels = labels_of(R, groups, held.users) if isinstance(groups, str) else groups
@@ -191,7 +191,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if items is None:
-            users, items = triples(of_arrow(users), "user", "item")
+            users, items = triples(in_memory(users), "user", "item")
         users, items = np.broadcast_arrays(names(users), names(items))
         codes = np.vstack([self.codes_, self.layout_.empty_codes(1, self.codes_.dtype)])
         factor = np.vstack([self.factor_.T, self.layout_.unknown_item(self.factor_)])
@@ -227,9 +227,9 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
     def _test(self, R: Any) -> tuple[Array, Array, Array]:
         """Return names of users and items, and ratings."""
         check_is_fitted(self)
-        R = of_arrow(R)
+        R = in_memory(R)
         if isinstance(R, tuple) or is_frame(R):
-            users, items, values = triples(R)
+            users, items, values = triples(R, counts=self.layout_.implicit)
             return names(users), names(items), np.asarray(values)
         C = sparse.coo_matrix(observed(R))
         if C.shape != (len(self.users_), len(self.items_)):

@@ -22,10 +22,13 @@ class Ratings(NamedTuple):
     items: Array
 
 
-def read(R: Any, *, duplicates: str = "error", limits: tuple[float, float] | None = None) -> Ratings:
+def read(
+    R: Any, *, duplicates: str = "error", limits: tuple[float, float] | None = None, counts: bool = False
+) -> Ratings:
     """Return ratings from a sparse matrix, a data frame, or a tuple (users, items, ratings) of equally long lists.
 
     ``duplicates`` says what two ratings of one pair are: "error", or their "mean". ``limits`` is the declared range.
+    With ``counts`` users and items alone are clicks, each of which counts as 1.
     """
     if duplicates not in ("error", "mean"):
         raise CofactorError(f"duplicates: expected 'error' or 'mean', found {duplicates!r}.")
@@ -37,14 +40,14 @@ def read(R: Any, *, duplicates: str = "error", limits: tuple[float, float] | Non
             "groups with the client of every user."
         )
     if isinstance(R, tuple) or is_frame(R):
-        users, items, u, i, values = _triples(triples(R))
+        users, items, u, i, values = _triples(triples(R, counts=counts))
     else:
         C = observed(R).tocoo()
         users, items, u, i, values = np.arange(C.shape[0]), np.arange(C.shape[1]), C.row, C.col, C.data
     if values.dtype not in (np.float32, np.float64):
         values = values.astype(np.float64)
     check_values(users[u], items[i], values, limits)
-    u, i, values = _unique(u, i, values, (users, items, duplicates))
+    u, i, values = unique(u, i, values, (users, items, duplicates))
     return Ratings(sparse.csr_matrix((values, (u, i)), shape=(len(users), len(items))), users, items)
 
 
@@ -54,8 +57,13 @@ def names(wanted: Any) -> Array:
     return found.astype(str) if found.dtype.kind == "O" else found
 
 
-def triples(R: Any, *wanted: str) -> tuple[Any, ...]:
-    """Return users, items and ratings of a tuple, or of a data frame by its column names (or what is wanted)."""
+def triples(R: Any, *wanted: str, counts: bool = False) -> tuple[Any, ...]:
+    """Return users, items and ratings of a tuple, or of a data frame by its column names (or what is wanted).
+
+    With ``counts`` those that lack ratings have a 1 for each.
+    """
+    if counts and (pairs := _pairs(R)) is not None:
+        return *pairs, np.ones(len(pairs[0]))
     if isinstance(R, tuple):
         return R
     wanted = wanted or ("user", "item", "rating")
@@ -70,6 +78,14 @@ def triples(R: Any, *wanted: str) -> tuple[Any, ...]:
             f"{', '.join(columns[:8])}; rename them, or give a tuple (users, items, ratings)."
         )
     return tuple(plain(R[R.columns[place]]) for place in found if place is not None)
+
+
+def _pairs(R: Any) -> tuple[Any, ...] | None:
+    """Return users and items where there are no ratings, or None."""
+    if isinstance(R, tuple):
+        return R if len(R) == 2 else None
+    named = is_frame(R) and places_of([str(name) for name in R.columns], ("user", "item", "rating"))
+    return triples(R, "user", "item") if named and named[2] is None and None not in named[:2] else None
 
 
 def _triples(R: tuple[Any, ...]) -> tuple[Array, Array, Array, Array, Array]:
@@ -101,7 +117,7 @@ def check_values(users: Any, items: Any, values: Array, limits: tuple[float, flo
         )
 
 
-def _unique(u: Array, i: Array, values: Array, names: tuple[Array, Array, str]) -> tuple[Array, Array, Array]:
+def unique(u: Array, i: Array, values: Array, names: tuple[Array, Array, str]) -> tuple[Array, Array, Array]:
     """Refuse or average several ratings of one pair."""
     users, items, duplicates = names
     order = np.lexsort((i, u))

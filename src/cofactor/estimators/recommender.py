@@ -10,7 +10,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from cofactor.estimators.named_ratings import check_values, names, places
+from cofactor.data.formats.triples import places_of
+from cofactor.data.tables import in_memory, is_frame
+from cofactor.estimators.named_ratings import check_values, names, places, triples, unique
 from cofactor.ratings import Layout, observed, solve_codes
 from cofactor.ratings.ranking import Ranking, coverage, rank_users, similar, top
 from cofactor.types import Array, CofactorError, DataError
@@ -25,12 +27,14 @@ class Recommender:
     items_: Array
     layout_: Layout
     rating_range: tuple[float, float] | None
+    duplicates: str
     _seen: Any
 
     def transform(self, R: Any) -> Array:
         """Return the extended codes of new users from their ratings and the shared factor alone.
 
-        Ratings are CSR (n x items), or for one user a mapping from names of items to ratings.
+        Ratings are CSR (n x items), or for one user a mapping from names of items to ratings; or triples, a tuple or a
+        data frame as ``fit`` takes them: one row for each user, in the order of their names.
         """
         check_is_fitted(self)
         R = self._rows(R)
@@ -39,22 +43,30 @@ class Recommender:
         return solve_codes(R if R.dtype.kind == "f" else R.astype(np.float64), self.factor_, self.layout_)
 
     def _rows(self, R: Any) -> Any:
-        """Return CSR ratings; of a mapping, items that nobody rated in the fit are left out, as they say nothing."""
-        if not isinstance(R, Mapping):
+        """Return CSR ratings; of items by name, those that nobody rated in the fit are left out: they say nothing."""
+        R = in_memory(R)
+        if isinstance(R, Mapping):
+            R = (["new"] * len(R), list(R), np.array(list(R.values()), np.float64))
+        elif not isinstance(R, tuple) and not is_frame(R):
             return observed(R)
-        place = places(names(list(R)), self.items_) if R else np.empty(0, int)
-        values, known = np.array(list(R.values()), np.float64), place < len(self.items_)
-        check_values(["new"] * len(R), list(R), values, self.rating_range)
-        row = np.zeros(known.sum(), int)
-        return sparse.csr_matrix((values[known], (row, place[known])), shape=(1, len(self.items_)))
+        elif is_frame(R) and places_of([str(name) for name in R.columns], ("user",)) == [None]:  # one user's own
+            items, values = triples(R, "item", "rating")
+            R = (["new"] * len(items), items, values)
+        users, items, values = triples(R, counts=self.layout_.implicit)
+        check_values(users, items, values := np.asarray(values, np.float64), self.rating_range)
+        people, row = np.unique(names(users), return_inverse=True)
+        place = places(names(items), self.items_) if len(values) else np.empty(0, int)
+        known, shape = place < len(self.items_), (max(len(people), 1), len(self.items_))
+        u, i, values = unique(row[known], place[known], values[known], (people, self.items_, self.duplicates))
+        return sparse.csr_matrix((values, (u, i)), shape=shape)
 
     def recommend(self, user: Any = None, n: int = 10, *, ratings: Any = None) -> Any:
         """Return the names of the n best items that a user has not rated, best first; of several users a list of these.
 
-        An unknown user gets the best rated items, and a warning. With ``ratings`` (users x items as CSR, or for one
-        user a mapping from names of items) users need not be known: codes and seen items come from them.
+        An unknown user gets the best rated items, and a warning. With ``ratings`` (as
+        :meth:`transform` takes them) users need not be known: codes and seen items come from them.
         """
-        if isinstance(user, Mapping):
+        if isinstance(user, Mapping) or is_frame(in_memory(user)):
             user, ratings = None, user
         check_is_fitted(self)
         if n < 1:

@@ -9,13 +9,15 @@ from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from cofactor.data import binarize
+from cofactor.data.tables import is_frame
 from cofactor.types import Data, DataError
 
 
 def to_bits(X: Any, *, client: Any = 0, threshold: float | None = None) -> Data:
     """Return one client's data in float32, cut to zeros and ones at the threshold if there is one."""
     try:
-        X = check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False, ensure_min_samples=0)
+        kinds: Any = (np.float64, np.float32) if is_frame(X) else "numeric"  # frames have types of their own, with NA
+        X = check_array(X, accept_sparse=("csr", "csc"), dtype=kinds, ensure_all_finite=False, ensure_min_samples=0)
     except ValueError as error:
         told = str(error).partition("\n")[0]  # what follows are the values themselves
         raise DataError(f"client {client}: {told}") from None
