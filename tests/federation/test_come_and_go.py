@@ -10,11 +10,11 @@ from tests.helpers.federation import blocks
 from cofactor import metrics, run
 from cofactor.engines.flare_clients import Patience
 from cofactor.engines.flare_refusals import Short, Unfit
-from cofactor.engines.host import address
 from cofactor.federation import going_on
 from cofactor.federation.terms import RunTerms
 from cofactor.jobs import uploads
 from cofactor.jobs.forget import CONTINUED, MERGED
+from cofactor.method import rng as address
 from cofactor.methods import catalog
 from cofactor.plan import Plan
 

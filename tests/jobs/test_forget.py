@@ -40,7 +40,7 @@ def test_uploads_are_merged_anew(home, monkeypatch, method, client):
     fit(Config(files(home, *NAMES), 3, method=method), home / "run")
     folder = forget(home / "run", client)
     numbers = [NAMES.index(name) for name in others]
-    monkeypatch.setattr(host, "address", lambda seed, j, t: rng(seed, numbers[j], t))
+    monkeypatch.setattr(host, "rng", lambda seed, j, t: rng(seed, numbers[j], t))
     alone = fit(Config(files(home, *others), 3, method=method), home / "alone")
     np.testing.assert_allclose(folder.factor()[0], alone.factor()[0], atol=1e-8)
     for name in others:

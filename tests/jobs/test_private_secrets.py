@@ -19,10 +19,10 @@ from cofactor.cli.progress import Progress, announcer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.team import Team
 from cofactor.jobs.config import Config
+from cofactor.jobs.hashing import sha256
 from cofactor.jobs.job import fit, prepare
 from cofactor.jobs.place import Place
 from cofactor.jobs.ranks import refuse_private
-from cofactor.jobs.reading import sha256
 from cofactor.privacy import Privacy, PrivacyError, bounded
 from cofactor.types import CofactorError, DataError
 

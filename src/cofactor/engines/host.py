@@ -28,11 +28,6 @@ UNTOLD = "expected a message, found an error. What it says is for that client al
 """What others are told of an error at a client in a private run."""
 
 
-def address(seed: int, client: int, t: int) -> np.random.Generator:
-    """Return the generator of one (seed, client, round), for whoever steps or serves it."""
-    return rng(seed, client, t)
-
-
 @dataclass
 class _Unit:
     """One client, or tiny clients stacked: ``owner`` names the client of every row."""
@@ -94,11 +89,11 @@ class Host:
 
     def _join(self, unit: _Unit, shared: Shared, t: int) -> None:
         with self._blame(unit.first, "join"):
-            unit.local = self.method.join(unit.data, shared, t, address(self.seed, unit.first, -1))
+            unit.local = self.method.join(unit.data, shared, t, self._draws(unit.first, -1))
 
     def _draws(self, client: int, t: int) -> np.random.Generator:
-        """Return what a client draws from in round t."""
-        return address(0 if t < self.traits.unseeded else self.seed, client, t)
+        """Return what a client draws from in round t; it joins in -1."""
+        return rng(0 if 0 <= t < self.traits.unseeded else self.seed, client, t)
 
     def _remember(self) -> None:
         """Keep what clients found alone, before their next stage forgets it."""

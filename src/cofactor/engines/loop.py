@@ -15,12 +15,12 @@ from cofactor.engines import paying, stream
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.contract import Answer, Callback, Engine, Session, Watch, Work, shared_bytes
 from cofactor.engines.history import Round, stage_of
-from cofactor.engines.host import address
 from cofactor.engines.inline import Inline
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import ALONE, SURE, Over, in_order
 from cofactor.local import devices
 from cofactor.method import SERVER, Method
+from cofactor.method import rng as address
 from cofactor.methods.build import about
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.charges import Charges, Costs

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from cofactor.engines.checkpoint import Checkpoint, State
-from cofactor.engines.contract import Answer, Callback, Finished, Session, Streamed, Watch, Work, Wrapping
+from cofactor.engines.contract import Answer, Session, WrappedSession, Wrapping
 from cofactor.engines.history import Round
 from cofactor.method import Method
-from cofactor.plan import Plan, Stream
+from cofactor.plan import Plan
 from cofactor.types import Array, Data, Message, Shared
 
 
@@ -35,15 +34,12 @@ class Recalled(Wrapping):
             yield RecalledSession(session, self.kept) if method == self.method else session
 
 
-class RecalledSession:
+class RecalledSession(WrappedSession):
     """The clients of an engine, and the messages that some of them have sent before."""
 
-    masks = False
-    aloof = False
-
     def __init__(self, session: Session, kept: Mapping[int, Message]) -> None:
-        self.session, self.kept, self.method = session, kept, session.method
-        self.n_clients, self.n_features = session.n_clients, session.n_features
+        super().__init__(session)
+        self.kept = kept
 
     def round(self, shared: Shared, t: int, participants: Array) -> list[Answer]:
         """Return kept messages of the participants, and those of the others, who step; in client order."""
@@ -55,33 +51,9 @@ class RecalledSession:
             found += self.session.round(shared, t, participants[~known])
         return sorted(found, key=lambda answer: answer.client)
 
-    def stream(self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]) -> Streamed:
-        """As the engine does."""
-        return self.session.stream(shared, stream, watch=watch, callbacks=callbacks)
-
-    def everywhere(self, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """As the engine does."""
-        return self.session.everywhere(work, *arguments)
-
-    def step(self, shared: Shared, t: int, participants: Array, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """As the engine does."""
-        return self.session.step(shared, t, participants, work, *arguments)
-
-    def used(self, clients: Sequence[int], t: int) -> None:
-        """As the engine does."""
-        self.session.used(clients, t)
-
-    def blame(self, client: int) -> bool:
-        """As the engine does."""
-        return self.session.blame(client)
-
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """Save nothing: the one round is over, and its messages are kept."""
 
     def load(self, checkpoint: Checkpoint) -> State | None:
         """There is nothing to go on from."""
         return None
-
-    def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
-        """As the engine does."""
-        return self.session.finish(factor, work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from cofactor.engines import ends
-from cofactor.engines.checkpoint import Checkpoint, State
-from cofactor.engines.contract import Answer, Callback, Engine, Finished, Rebuilt, Session, Watch, Work, Wrapping
-from cofactor.engines.history import Round
+from cofactor.engines.contract import (
+    Answer,
+    Callback,
+    Engine,
+    Finished,
+    Rebuilt,
+    Session,
+    Watch,
+    Work,
+    WrappedSession,
+    Wrapping,
+)
 from cofactor.engines.host import Host
 from cofactor.engines.inline import Inline
 from cofactor.engines.paying import check_repeat
@@ -75,7 +84,7 @@ class Secure(Wrapping):
             yield SecureSession(session, self.keys)
 
 
-class SecureSession:
+class SecureSession(WrappedSession):
     """The clients of an engine with their keys."""
 
     masks = True
@@ -85,9 +94,8 @@ class SecureSession:
             raise PrivacyError(
                 f"keys: expected {session.n_clients} names, one for each client. Found {len(keys.names)}."
             )
-        self.keys = keys
-        self.session, self.method, self.aloof = session, session.method, session.aloof
-        self.n_clients, self.n_features = session.n_clients, session.n_features
+        super().__init__(session)
+        self.keys, self.aloof = keys, session.aloof
         self.registry: dict[int, bytes] = {}
 
     def round(self, shared: Shared, t: int, participants: Array) -> list[Answer]:
@@ -127,30 +135,6 @@ class SecureSession:
     def stream(self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]) -> NoReturn:
         """Refuse: an update that arrives alone has no sum to hide in."""
         raise PrivacyError(NO_BUFFER)
-
-    def everywhere(self, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """As the engine does."""
-        return self.session.everywhere(work, *arguments)
-
-    def step(self, shared: Shared, t: int, participants: Array, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """As the engine does."""
-        return self.session.step(shared, t, participants, work, *arguments)
-
-    def used(self, clients: Sequence[int], t: int) -> None:
-        """As the engine does."""
-        self.session.used(clients, t)
-
-    def blame(self, client: int) -> bool:
-        """As the engine does."""
-        return self.session.blame(client)
-
-    def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
-        """As the engine does."""
-        self.session.save(checkpoint, shared, history)
-
-    def load(self, checkpoint: Checkpoint) -> State | None:
-        """As the engine does."""
-        return self.session.load(checkpoint)
 
     def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
         """Let clients find their codes; what they find besides, flat arrays, is added up under masks, too.

@@ -26,8 +26,8 @@ from cofactor.federation.terms import RunTerms
 from cofactor.jobs import preparing
 from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.hashing import sha256
 from cofactor.jobs.judge import LOCAL_CELLS
-from cofactor.jobs.reading import sha256
 from cofactor.local.columns import SomeColumns
 from cofactor.method import Method
 from cofactor.methods.build import Facts

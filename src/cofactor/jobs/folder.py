@@ -158,7 +158,7 @@ class RunFolder:
         for name in ("history.jsonl",) if private else ("history.jsonl", ledger.FILE):
             file = self.path / name
             lines = file.read_text().splitlines() if file.exists() else []
-            kept = [line for line in lines if _is_before(line, rounds)]
+            kept = [line for line in lines if (t := _round(line)) is not None and t < rounds]
             self.write_text(name, "".join(f"{line}\n" for line in kept))
 
     def withdraw(self) -> None:
@@ -259,18 +259,22 @@ class RunFolder:
 
     def public(self) -> dict[str, Array]:
         """Read all arrays of the factor's file: what everybody may have of a finished run."""
-        self.factor()  # says what to do where a run has not ended
-        with np.load(self.path / "factor.npz") as arrays:
+        with np.load(self.factor_file) as arrays:
             return dict(arrays)
 
-    def factor(self) -> tuple[Array, list[str]]:
-        """Read (H, feature names)."""
+    @property
+    def factor_file(self) -> Path:
+        """The file of the factor, which a run has once it has ended."""
         file = self.path / "factor.npz"
         if not file.exists():
             raise CofactorError(
                 f"{file}: expected the factor of a finished run; `cofactor resume {self.path}` ends it."
             )
-        with np.load(file) as arrays:
+        return file
+
+    def factor(self) -> tuple[Array, list[str]]:
+        """Read (H, feature names)."""
+        with np.load(self.factor_file) as arrays:
             return arrays["factor"], [str(n) for n in arrays["feature_names"]]
 
     def client(self, name: str) -> ClientFolder:
@@ -286,10 +290,6 @@ def _without_none(manifest: dict[str, Any]) -> dict[str, Any]:
     """Leave out what was not said, of the inputs too."""
     kept = {name: value for name, value in manifest.items() if value is not None}
     return {**kept, "inputs": [{n: v for n, v in line.items() if v is not None} for line in manifest["inputs"]]}
-
-
-def _is_before(line: str, rounds: int) -> bool:
-    return (t := _round(line)) is not None and t < rounds
 
 
 def _round(line: str) -> int | None:

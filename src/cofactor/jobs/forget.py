@@ -18,9 +18,10 @@ from cofactor.jobs import uploads
 from cofactor.jobs.client_folder import as_json
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.hashing import check_data, hashes
 from cofactor.jobs.job import Job, carry, describe, prepare
 from cofactor.jobs.place import Place
-from cofactor.jobs.reading import file_names, hashes
+from cofactor.jobs.reading import file_names
 from cofactor.methods import catalog
 from cofactor.types import CofactorError
 
@@ -88,7 +89,7 @@ def forget(out: Path, client: str, *, callbacks: Sequence[Callback] = ()) -> Run
         made = RunFolder(out.resolve().with_name(f"{out.resolve().name}.forgetting"))
         shutil.rmtree(made.path, ignore_errors=True)
         found = hashes(others, job.inputs, Place())
-        _check_data(folder, found)
+        check_data(folder, found)
         carry(job, RunFolder.create(made.path, others, describe(job, found)), callbacks)
         keep_before(folder.path, made.path, [event(client, how)])
         swap(made.path, out.resolve())
@@ -108,13 +109,6 @@ def _job(config: Config, how: str, folder: RunFolder) -> Job:
     if job.inputs.feature_names is not None and job.inputs.feature_names != names:
         raise CofactorError(f"the others have other features without this client, and {WORDS}.")
     return job
-
-
-def _check_data(folder: RunFolder, found: dict[str, str]) -> None:
-    before = {line.path: line.sha256 for line in folder.inputs()}
-    for path, digest in found.items():
-        if before.get(path) != digest:
-            raise CofactorError(f"{path}: expected the data that the run began with, found other contents.")
 
 
 def check_client(names: Sequence[str], client: str) -> None:

@@ -23,11 +23,12 @@ from cofactor.jobs import new_rows, preparing
 from cofactor.jobs.conclude import Conclude, Finding
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.hashing import check_data, hashes
 from cofactor.jobs.journal import Journal
 from cofactor.jobs.judge import ending, evaluation, is_small, matches, passport_record, passports
 from cofactor.jobs.place import Place
 from cofactor.jobs.preparing import Prepared
-from cofactor.jobs.reading import Inputs, hashes, read
+from cofactor.jobs.reading import Inputs, read
 from cofactor.kinds.kind import Kind
 from cofactor.local.columns import groups
 from cofactor.method import Method
@@ -119,10 +120,7 @@ def resume(out: Path, *, callbacks: Sequence[Callback] = (), announce: Announce 
         if place.alone("the run folder", lambda: folder.finished):  # by whoever held it
             return folder
         job = prepare(config, place, folder.preparation())
-        before = {line.path: line.sha256 for line in folder.inputs()}
-        for path, found in hashes(job.config, job.inputs, place).items():
-            if before.get(path) != found:
-                raise CofactorError(f"{path}: expected the data that the run began with, found other contents.")
+        check_data(folder, hashes(job.config, job.inputs, place))
         announce(job)
         return carry(job, folder, callbacks)
 

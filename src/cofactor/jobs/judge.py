@@ -20,7 +20,7 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import read
-from cofactor.kinds.kind import Kind, Score, root
+from cofactor.kinds.kind import Kind, root
 from cofactor.kinds.measure import overall
 from cofactor.local import arrays
 from cofactor.methods import catalog
@@ -109,23 +109,19 @@ def evaluation(
 
     Under masks there is one finding, that of all clients together.
     """
-
-    def score(tally: Array) -> Score:
-        return kind.score(tally)
-
     clients = [
         ClientScore(
             found.client,
             found.rows,
-            *score(found.tally),
-            None if found.own is None else score(found.own).error,
+            *kind.score(found.tally),
+            None if found.own is None else kind.score(found.own).error,
             **_own_shares(found.apart),
         )
         for found in findings
     ]
     return replace(
         ending(outcome, names),
-        error=score(np.sum([found.tally for found in findings], axis=0)).error if findings else None,
+        error=overall(kind, [found.tally for found in findings]).error if findings else None,
         clients=[] if config.secure else clients,
         match=match,
         parts=_parts(kind, findings, config),

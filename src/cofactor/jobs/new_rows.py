@@ -120,11 +120,11 @@ def _over(table: Table, names: list[str], config: Config) -> Data:
     return X
 
 
-def method_of(config: Config, clients: int, *, rows: int = 1, features: int = 1) -> Method:
+def method_of(config: Config, clients: int) -> Method:
     """Build the method of a run without its data; blocks of one matrix have the codes of ``exact``."""
     name = "exact" if config.kind == "blocks" else config.method
     options = {} if config.kind == "blocks" else config.method_options
-    return build(name, config.rank, config.plan, Facts(clients, features, rows), options)[0]
+    return build(name, config.rank, config.plan, Facts(clients, 1, 1), options)[0]
 
 
 def public(config: Config) -> dict[str, Array]:
@@ -154,10 +154,9 @@ def public_ratings(folder: RunFolder) -> FederatedMF:
     config = folder.config()
     if config.kind != "ratings":
         raise CofactorError(f"{folder.path}: expected a run on ratings, found one of method {config.method!r}.")
-    folder.factor()  # says what to do where a run has not ended
     from cofactor.estimators.mf import FederatedMF  # with scikit-learn and pandas: a second of every command
 
-    return FederatedMF.load(folder.path / "factor.npz")
+    return FederatedMF.load(folder.factor_file)
 
 
 def ratings_of(folder: RunFolder, path: Path) -> tuple[FederatedMF, list[str], Any]:

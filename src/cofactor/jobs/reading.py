@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -273,24 +272,3 @@ def _held_out(config: Config, R: Any) -> ratings_split.RatingsSplit:
         return ratings_split.by_time(R, stacked(triples(config, "timestamp"))[1].data, share=config.holdout_share)
     by = {"random": ratings_split.at_random, "user": ratings_split.by_user}[config.holdout]
     return by(R, share=config.holdout_share, seed=config.seed)
-
-
-def hashes(config: Config, inputs: Inputs, place: Place) -> dict[str, str]:
-    """Return the SHA-256 of every file, which process 0 reads; with noise or masks only of those of the clients here.
-
-    The plain hash of a file tells whoever guesses its contents that the guess is right, so it stays with its client.
-    """
-    if config.apart:
-        return {path: sha256(Path(path)) for path in dict.fromkeys(inputs.sources)}
-    return place.alone("the hashes", lambda: {path: sha256(Path(path)) for path in dict.fromkeys(config.inputs)})
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, or of all files of a folder in the order of their names."""
-    digest = hashlib.sha256()
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-    for file in files:
-        with open(file, "rb") as stream:
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
-    return digest.hexdigest()

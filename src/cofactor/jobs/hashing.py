@@ -1,0 +1,42 @@
+"""By what a run knows its data again: the hashes of their files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from cofactor.jobs.config import Config
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.place import Place
+from cofactor.jobs.reading import Inputs
+from cofactor.types import CofactorError
+
+
+def check_data(folder: RunFolder, found: Mapping[str, str]) -> None:
+    """Refuse to go on with other data than those that a run began with; ``found`` are the hashes of its files."""
+    before = {line.path: line.sha256 for line in folder.inputs()}
+    for path, digest in found.items():
+        if before.get(path) != digest:
+            raise CofactorError(f"{path}: expected the data that the run began with, found other contents.")
+
+
+def hashes(config: Config, inputs: Inputs, place: Place) -> dict[str, str]:
+    """Return the SHA-256 of every file, which process 0 reads; with noise or masks only of those of the clients here.
+
+    The plain hash of a file tells whoever guesses its contents that the guess is right, so it stays with its client.
+    """
+    if config.apart:
+        return {path: sha256(Path(path)) for path in dict.fromkeys(inputs.sources)}
+    return place.alone("the hashes", lambda: {path: sha256(Path(path)) for path in dict.fromkeys(config.inputs)})
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, or of all files of a folder in the order of their names."""
+    digest = hashlib.sha256()
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    for file in files:
+        with open(file, "rb") as stream:
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()
