@@ -31,21 +31,14 @@ CELLS = 50_000_000
 """Up to how many pairs of row and candidate the balances are kept; beyond, they are counted anew where they change."""
 
 
-def factorize(
-    X: Data,
-    rank: int,
-    rng: np.random.Generator | None = None,
-    *,
-    taus: tuple[float, ...] = TAUS,
-    weights: tuple[float, float] = (1.0, 1.0),
-) -> tuple[Array, Array]:
+def factorize(X: Data, rank: int, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
     """Return Boolean (W n x k, H k x m), uint8, of the tau with the smallest |X xor (W o H)|.
 
-    ``weights`` reward a covered one and punish a covered zero; ``rng`` is not used (nothing is random).
+    ``rng`` is not used (nothing is random).
     """
     check_boolean(X)
     bits = pack(X)
-    return min(covers(bits, X, rank, taus=taus, weights=weights), key=lambda factors: error(bits, *factors))
+    return min(covers(bits, X, rank), key=lambda factors: error(bits, *factors))
 
 
 def enough(rank: int) -> int:
@@ -53,20 +46,11 @@ def enough(rank: int) -> int:
     return max(1000, 8 * rank)
 
 
-def covers(
-    bits: Bits,
-    X: Data,
-    rank: int,
-    *,
-    taus: tuple[float, ...] = TAUS,
-    weights: tuple[float, float] = (1.0, 1.0),
-    usage: Array | None = None,
-    keep: int | None = None,
-) -> Iterator[tuple[Array, Array]]:
-    """Yield the cover (W, H) of every tau; ``bits`` is X packed. Options as for :func:`cover`."""
-    confidence = association(X, usage, least=min(taus, default=0.0))
-    for tau in taus:
-        yield cover(bits, candidates(confidence, tau), rank, weights=weights, usage=usage, keep=keep)
+def covers(bits: Bits, X: Data, rank: int) -> Iterator[tuple[Array, Array]]:
+    """Yield the cover (W, H) of every tau; ``bits`` is X packed."""
+    confidence = association(X, least=min(TAUS))
+    for tau in TAUS:
+        yield cover(bits, candidates(confidence, tau), rank)
 
 
 def association(X: Data, usage: Array | None = None, *, least: float = 0.0) -> sparse.csr_array:

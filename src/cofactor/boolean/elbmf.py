@@ -44,12 +44,11 @@ def factorize(
     *,
     params: Relaxation = DEFAULT,
     steps: int = 500,
-    dtype: type = np.float32,
     top: float = 1.0,
 ) -> tuple[Array, Array]:
     """Return Boolean (W n x k, H k x m), uint8: iPALM from a start uniform in [0, top], then rounded at 1/2."""
     check_boolean(X)
-    W, H = relax(as_float(X, dtype), rank, rng, params=params, steps=steps, top=top)
+    W, H = relax(as_float(X), rank, rng, params=params, steps=steps, top=top)
     return binary(W), binary(H)
 
 

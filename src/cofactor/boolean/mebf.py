@@ -23,20 +23,14 @@ from cofactor.types import Array, Data
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
-def factorize(
-    X: Data,
-    rank: int,
-    rng: np.random.Generator | None = None,
-    *,
-    thresholds: tuple[float, ...] = THRESHOLDS,
-) -> tuple[Array, Array]:
+def factorize(X: Data, rank: int, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
     """Return Boolean (W n x k, H k x m), uint8, of the threshold with the smallest |X xor (W o H)|.
 
     ``rng`` is not used (nothing is random).
     """
     check_boolean(X)
     bits = pack(X)
-    found = [segment(bits, rank, threshold=t) for t in thresholds]
+    found = [segment(bits, rank, threshold=t) for t in THRESHOLDS]
     return min(found, key=lambda factors: error(bits, *factors))
 
 

@@ -5,8 +5,8 @@ Zhang, Li, Ding & Zhang, "Binary matrix factorization with applications", ICDM 2
 
     H <- H (W^T X + 3 lam H^2) / (W^T W H + 2 lam H^3 + lam H),   W likewise.
 
-Choices: start from ``warm`` unpenalized sweeps with both factors scaled to the same maximum by component;
-lam grows by ``growth`` a sweep from ``penalty``. Thresholds minimise |X xor (W >= a) o (H >= b)| on a grid of
+Choices: start from ``WARM`` unpenalized sweeps with both factors scaled to the same maximum by component;
+lam grows by ``GROWTH`` a sweep from ``PENALTY``. Thresholds minimise |X xor (W >= a) o (H >= b)| on a grid of
 100 x 100 points in (0, 1] as in the paper FELB (appendix C.1), searched coarse (every tenth point), then fine
 around the best: 100 + 361 errors in the place of 10 000.
 """
@@ -20,29 +20,24 @@ from cofactor.boolean.elbmf import as_float
 from cofactor.types import Array, Data
 
 GRID = np.linspace(1e-12, 1, 100)
+WARM, SWEEPS = 50, 150
+"""Sweeps without a penalty, and with one."""
+PENALTY, GROWTH = 0.01, 1.05
+"""What deviations from 0 and 1 cost at first, and by what that grows in every sweep."""
 
 
-def factorize(
-    X: Data,
-    rank: int,
-    rng: np.random.Generator | None = None,
-    *,
-    warm: int = 50,
-    sweeps: int = 150,
-    penalty: float = 0.01,
-    growth: float = 1.05,
-) -> tuple[Array, Array]:
+def factorize(X: Data, rank: int, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
     """Return Boolean (W n x k, H k x m), uint8: penalized NMF, then the best pair of thresholds."""
     check_boolean(X)
     rng = np.random.default_rng(0) if rng is None else rng
     A = as_float(X)
     W = rng.random((X.shape[0], rank), dtype=np.float32)
     H = rng.random((rank, X.shape[1]), dtype=np.float32)
-    for _ in range(warm):
+    for _ in range(WARM):
         W, H = _sweep(A, W, H, 0.0)
     W, H = balance(W, H)
-    for t in range(sweeps):
-        W, H = _sweep(A, W, H, penalty * growth**t)
+    for t in range(SWEEPS):
+        W, H = _sweep(A, W, H, PENALTY * GROWTH**t)
     return threshold(pack(X), W, H)
 
 

@@ -64,9 +64,8 @@ def lines(row: dict[str, str], width: int) -> list[str]:
     """Return the lines of one method: what it is, then what a client sends, and whose idea it was."""
     rounds = "1 round" if row["rounds"] == "1" else f"{row['rounds']} rounds"
     sums = "" if row["only the sum of"] == "-" else f" (only summed: {row['only the sum of']})"
-    texts = [row["what"], f"{rounds}; sends {row['sends']}{sums}. {row['paper'].capitalize()}."]
-    if row["paper"] != "ours":
-        texts[1] = f"{rounds}; sends {row['sends']}{sums}. {row['paper']}."
+    whose = "Ours" if row["paper"] == "ours" else row["paper"]
+    texts = [row["what"], f"{rounds}; sends {row['sends']}{sums}. {whose}."]
     indent = " " * (NAME + 1)
     found = [line for text in texts for line in textwrap.wrap(text, max(width - len(indent), 20))]
     return [f"{row['name']:{NAME}s} {found[0]}", *(f"{indent}{line}" for line in found[1:])]

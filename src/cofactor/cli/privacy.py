@@ -137,7 +137,8 @@ def show(
     if run.is_file():
         _show_account(run, as_json=json)
         return
-    lines = [line.entry for line in ledgers.read(RunFolder.open(run).path / ledgers.FILE) if line.entry]
+    folder = RunFolder.open(run)
+    lines = [line.entry for line in ledgers.read(folder.ledger_file) if line.entry]
     names = list(dict.fromkeys(entry["client"] for entry in lines))
     if client is not None and client not in names:
         if ledgers.TOGETHER not in names:
@@ -157,10 +158,10 @@ def show(
     Console().print(table)
     kinds = sorted({entry["mechanism"] for entry in chosen if entry.get("mechanism")})
     Console().print(f"mechanism: {', '.join(kinds)}; noise over bound is the multiplier." if kinds else "no noise")
-    masks = RunFolder.open(run).manifest_record().masks
+    masks = folder.manifest_record().masks
     if masks:
         Console(soft_wrap=True, highlight=False).print(f"Under masks. {masks}")
-    for name in RunFolder.open(run).config().forgotten:
+    for name in folder.config().forgotten:
         Console().print(f"{name} was forgotten; what had left it is in the ledgers below {run / 'forgotten'}.")
     if ledgers.TOGETHER in names:
         Console().print("A line of clients together stands for one message of each; the ledger says of which.")

@@ -47,8 +47,10 @@ def fit(
 ) -> None:
     """Fit from a configuration file or from the options given; both together are an error."""
     if given.get("engine") == "flare":
-        more: Any = {"least": least, "quiet": quiet or as_json}
-        federation.fit(_without_engine(given, config_file), out, config_file, home, **more)
+        others = {name: value for name, value in given.items() if name != "engine"}
+        if config_file is not None:
+            _check_either(others)
+        federation.fit(others, out, config_file, home, least=least, quiet=quiet or as_json)
         conclude(RunFolder.open(out), as_json=as_json, quiet=quiet)
         return
     if least is not None:
@@ -75,8 +77,7 @@ def interrupted(out: Path) -> Iterator[None]:
 
 def _config(given: dict[str, Any], config_file: Path | None) -> Config:
     if config_file is not None:
-        if given:
-            raise CofactorError(f"expected either --config or options, found --config and {', '.join(given)}.")
+        _check_either(given)
         return configs.read(config_file)
     for name, what in (("inputs", "at least one input file"), ("rank", "the number of components with -k")):
         if name not in given:
@@ -84,12 +85,10 @@ def _config(given: dict[str, Any], config_file: Path | None) -> Config:
     return Config(**given)
 
 
-def _without_engine(given: dict[str, Any], config_file: Path | None) -> dict[str, Any]:
-    """Return the options of a run in a federation; a configuration file has all of them."""
-    others = {name: value for name, value in given.items() if name != "engine"}
-    if config_file is not None and others:
-        raise CofactorError(f"expected either --config or options, found --config and {', '.join(others)}.")
-    return others
+def _check_either(given: dict[str, Any]) -> None:
+    """Refuse options beside a configuration file, which has all of them."""
+    if given:
+        raise CofactorError(f"expected either --config or options, found --config and {', '.join(given)}.")
 
 
 def resume(run: Path, *, as_json: bool, quiet: bool) -> None:

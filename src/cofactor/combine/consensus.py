@@ -40,7 +40,7 @@ class Consensus(NamedTuple):
     clustergram: Array
 
 
-def agree(factors: Sequence[Array], *, density: float = DENSITY, seed: int = 0) -> Consensus:
+def agree(factors: Sequence[Array], *, density: float = DENSITY) -> Consensus:
     """Return the consensus of factors (each k x m) from different starts.
 
     Components at norm 1 of all starts are kept where their ``NEIGHBOURS`` nearest ones are closer than ``density`` on
@@ -60,7 +60,7 @@ def agree(factors: Sequence[Array], *, density: float = DENSITY, seed: int = 0) 
             f"density: expected a threshold that leaves more than {k} components, found {density:g}, which leaves "
             f"{int(kept.sum())} of {len(rows)}; the least stray has {near.min():.3g}. Raise it, or ask for fewer."
         )
-    found = KMeans(k, n_init=SEEDS, random_state=seed).fit_predict(rows[kept])
+    found = KMeans(k, n_init=SEEDS, random_state=0).fit_predict(rows[kept])
     medians = np.array([np.median(rows[kept][found == c], axis=0) for c in range(k)])
     each = _silhouettes(distances[np.ix_(kept, kept)], found, k)
     order = np.argsort([-float(np.sum(found == c)) for c in range(k)], kind="stable")

@@ -120,16 +120,14 @@ def _agreement(runs: Sequence[Array]) -> Array:
     return np.min([np.ones(len(H)), *found], axis=0)
 
 
-def agreed(
-    summaries: Sequence[Summary], rank: int, *, starts: int = 100, density: float = DENSITY, seed: int = 0
-) -> Fitted:
+def agreed(summaries: Sequence[Summary], rank: int, *, starts: int = 100, density: float = DENSITY) -> Fitted:
     """Fit a union from many starts, each alone, and return what they agree on (:mod:`cofactor.combine.consensus`).
 
     A median of components explains less than any of them, so that from the medians the factor goes on for a few
     iterations on the union, as cNMF refits its spectra. Where the union has no more components than the rank, all
     starts are those, and silhouettes are NaN.
     """
-    seeds = np.random.default_rng(seed).integers(2**31, size=starts).tolist()
+    seeds = np.random.default_rng(0).integers(2**31, size=starts).tolist()
 
     def start(s: int) -> Array:
         return fit(summaries, rank, seed=s, restarts=1, iterations=ALONE)[0]

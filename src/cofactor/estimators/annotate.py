@@ -56,9 +56,9 @@ def _over(wanted: Any, names: Sequence[str], rows: Array) -> Array:
     return out
 
 
-def ranked(scores: Array, factor: Array, names: Sequence[str], top: int = TOP) -> dict[str, Any]:
+def ranked(scores: Array, factor: Array, names: Sequence[str]) -> dict[str, Any]:
     """Return the best features of every component as record arrays, one field for each component."""
-    lines = table(scores, factor, names, top=top)
+    lines = table(scores, factor, names, top=TOP)
     k = len(scores)
     found = [[line for line in lines if line.component == i] for i in range(k)]
     length = max(1, *(len(own) for own in found))

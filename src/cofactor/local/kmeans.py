@@ -9,6 +9,7 @@ from cofactor.types import Array, Data
 
 ALIKE = 1e-9
 """Restarts whose errors differ by a smaller share differ by rounding only."""
+STEPS = 20
 
 
 def distances(X: Data, H: Array) -> Array:
@@ -53,14 +54,14 @@ def seeds(X: Data, k: int, *, weights: Array, rng: np.random.Generator) -> Array
     return _dense(arrays.rows(X, np.array(chosen)))
 
 
-def lloyd(X: Data, H: Array, *, weights: Array, steps: int = 20) -> tuple[Array, Array]:
-    """Move every centre to the weighted mean of its rows, ``steps`` times or until no row changes its centre.
+def lloyd(X: Data, H: Array, *, weights: Array) -> tuple[Array, Array]:
+    """Move every centre to the weighted mean of its rows, ``STEPS`` times or until no row changes its centre.
 
     Return centres and the weight of each.
     """
     mass: Array = np.zeros(len(H))
     before = None
-    for _ in range(steps):
+    for _ in range(STEPS):
         labels = distances(X, H).argmin(axis=1)
         if before is not None and np.array_equal(labels, before):
             break

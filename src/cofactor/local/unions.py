@@ -126,15 +126,15 @@ class Descent:
         cpu.hals_metric(self.C, union.grams, gram, cross, sweeps)
         return union.square + float(np.vdot(union.grams @ self.C @ gram, self.C)) - 2 * float(np.vdot(cross, self.C))
 
-    def advance(self, iterations: int, tol: float = TOL) -> Self:
-        """Go on until the loss, with what the summaries miss, falls by less than ``tol`` of itself in an iteration."""
+    def advance(self, iterations: int) -> Self:
+        """Go on until the loss, with what the summaries miss, falls by less than ``TOL`` of itself in an iteration."""
         for _ in range(iterations):
             if self.settled:
                 break
             before, self.loss = self.loss, self.codes(3 if np.isfinite(self.loss) else 6)
             self.H = _improved(self.H.T, self.union.stats(self.C)).T
             least = max(self.loss + self.union.rest, 1e-12 * self.union.square)
-            self.settled = bool(before - self.loss <= tol * least)
+            self.settled = bool(before - self.loss <= TOL * least)
         return self
 
     def spread(self, union: Stacked, index: Array) -> Descent:

@@ -60,7 +60,7 @@ def is_doubled(union: Sequence[Summary]) -> bool:
     return any(bool((A @ B.T >= SAME).any()) for A, B in combinations(own, 2))
 
 
-def own_match(summary: Summary, H: Array, share: Array, *, seed: int = 0) -> Array:
+def own_match(summary: Summary, H: Array, share: Array) -> Array:
     """Cosine of every shared component (k) with its partner in what a client finds alone; 0 without one.
 
     Its summary is factorized at the rank of H, and at as many components as it uses of the shared ones: of surplus ones
@@ -74,7 +74,7 @@ def own_match(summary: Summary, H: Array, share: Array, *, seed: int = 0) -> Arr
     def own(rank: int) -> Array:
         if rank == most:
             return summary.factor[alive]
-        return fitted([summary], rank, seed=seed, restarts=OWN_RESTARTS, iterations=OWN_ITERATIONS)
+        return fitted([summary], rank, seed=0, restarts=OWN_RESTARTS, iterations=OWN_ITERATIONS)
 
     return np.max([cosines(H, own(rank)) for rank in {min(used, most), min(len(H), most)}], axis=0)
 

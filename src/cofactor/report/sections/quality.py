@@ -158,7 +158,7 @@ def strength(cosine: float) -> int:
     return round(100 * float(np.clip(np.nan_to_num(cosine), 0, 1)) ** 2)
 
 
-def _weakest(M: np.ndarray, count: int = 3) -> list[tuple[int, float]]:
-    """Return the components with the lowest mean cosine."""
+def _weakest(M: np.ndarray) -> list[tuple[int, float]]:
+    """Return the three components with the lowest mean cosine."""
     known = [(i, float(np.nanmean(row))) for i, row in enumerate(M) if np.isfinite(row).any()]
-    return sorted(known, key=lambda pair: pair[1])[:count]
+    return sorted(known, key=lambda pair: pair[1])[:3]

@@ -13,7 +13,7 @@ from cofactor.report.charts import BARS, Series, chart, finite
 from cofactor.report.contents import Folder
 from cofactor.report.meanings import meaning
 
-OPEN, MUCH = 40, 20
+OPEN, MUCH, NAMED = 40, 20, 4
 
 
 def communication(folder: Folder) -> dict[str, Any]:
@@ -153,10 +153,10 @@ def _by_array(releases: list[Release]) -> list[Sent]:
     return [_sent(array, found) for array, found in groups.items()]
 
 
-def _few(texts: list[str], limit: int = 4) -> str:
+def _few(texts: list[str]) -> str:
     distinct = list(dict.fromkeys(texts))
-    more = f" and {len(distinct) - limit} more" if len(distinct) > limit else ""
-    return ", ".join(distinct[:limit]) + more
+    more = f" and {len(distinct) - NAMED} more" if len(distinct) > NAMED else ""
+    return ", ".join(distinct[:NAMED]) + more
 
 
 def _shape(shape: list[int]) -> str:
