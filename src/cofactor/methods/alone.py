@@ -14,7 +14,8 @@ from cofactor.local.updates import HALS
 from cofactor.method import Method
 from cofactor.types import Array, Data
 
-PATIENCE = 5
+PATIENCE, TOL = 5, 1e-4
+SAMPLE = 20_000
 SPREADING = 3
 
 
@@ -22,30 +23,24 @@ SPREADING = 3
 class Alone:
     """A :class:`~cofactor.types.Factorizer` made of a method: run it with one client that keeps everything.
 
-    ``start(X, rank, rng)`` may read the data, since nothing leaves the client. It stops after ``rounds``, or
-    when the loss falls by less than ``tol`` of itself in five rounds. A client with many more rows than that
-    learns H from ``sample`` of them, and the codes of all rows belong to that H. Of many more features than
-    ``columns`` it sees those that hold most, and the factor of all of them belongs to the codes. Without ``refits``
-    codes are nearly right, after a few sweeps.
+    It stops after ``rounds``, or when the loss falls by less than ``TOL`` of itself in five rounds. A client with many
+    more rows than that learns H from ``SAMPLE`` of them, and the codes of all rows belong to that H. Of many more
+    features than ``columns`` it sees those that hold most, and the factor of all of them belongs to the codes. Without
+    ``refits`` codes are nearly right, after a few sweeps.
     """
 
     method: Any
     rounds: int = 200
-    tol: float = 1e-4
-    start: Any = None
-    sample: int = 20_000
     columns: int | None = None
     refits: bool = True
 
     def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
         """Return (W, H), rows of H at norm 1."""
         method: Method = replace(self.method, rank=rank)
-        whole, X = X, _some_rows(X, max(self.sample, 10 * rank), rng)
+        whole, X = X, _some_rows(X, max(SAMPLE, 10 * rank), rng)
         every, index = X, _widest(X, self.columns)
         if index is not None:
             X, start = arrays.columns(X, index), None if start is None else start[:, index]
-        if start is None and self.start is not None:
-            start = self.start(X, rank, rng)
         shared = method.start(X.shape[1], rng, start)
         local = method.join(X, shared, 0, rng)
         losses: list[float] = []
@@ -53,7 +48,7 @@ class Alone:
             local, message = method.step(X, shared, local, t, rng)
             shared = method.aggregate(shared, [message], t)
             losses.append(shared.loss)
-            if t >= PATIENCE and losses[-1 - PATIENCE] - losses[-1] <= self.tol * losses[-1]:
+            if t >= PATIENCE and losses[-1 - PATIENCE] - losses[-1] <= TOL * losses[-1]:
                 break
         H = method.factor(shared)
         if index is not None:

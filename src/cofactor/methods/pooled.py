@@ -96,10 +96,8 @@ def shared_own(rank: int, *, weight: float = 0.1, start: str = "summaries") -> M
 
 def _start(rank: int, local_rank: int, restarts: int) -> Summarized:
     """Summaries for a start: a few rounds alone at a higher rank, one upload, a union that is searched, not solved."""
-    alone, union = (
-        Alone(Summed(rank, HALS(3)), BRIEF, columns=COLUMNS, refits=False),
-        Union(rank, restarts, False, iterations=SEARCH, drawn=0),
-    )
+    alone = Alone(Summed(rank, HALS(3)), BRIEF, columns=COLUMNS, refits=False)
+    union = Union(rank, restarts, False, iterations=SEARCH, drawn=0)
     return Summarized(OneShot(rank, alone, union, local_rank))
 
 
