@@ -153,6 +153,14 @@ def test_check_names_the_cell(tmp_path, value, kind):
         rows.check(client=2)
 
 
+def test_check_of_values_of_any_sign_names_the_one_that_is_not_finite(tmp_path):
+    X = np.full((50, 7), -1.0)
+    X[40, 6] = np.inf
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(DataError, match=r"expected finite values, found inf at row 40, column 6; drop or impute such"):
+        load.read(tmp_path / "x.npy", blocks=True).X.check(client=2, signed=True)
+
+
 def test_check_passes_good_data(rows):
     assert rows.check() is rows
 

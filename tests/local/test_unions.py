@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cofactor import run
 from cofactor.combine import summaries
 from cofactor.local.refit import refit
 from cofactor.local.stats import squares
@@ -64,7 +65,7 @@ def test_free_codes_start_where_the_others_ended_and_only_go_down(union):
 
 
 def test_the_factor_ends_closer_to_the_pooled_one(Xs, union):
-    floor = min(missed(Xs, Alone(Summed(5), 400, 1e-7)(np.vstack(Xs), 5, np.random.default_rng(s))[1]) for s in (0, 1))
+    floor = min(missed(Xs, run(Summed(5), [np.vstack(Xs)], rounds=400, seed=s).factor) for s in (0, 1))
     cone, free = (missed(Xs, summaries.search(union, 5, drawn=drawn).factor) / floor for drawn in (0, 4))
     assert free < 1 + 0.7 * (cone - 1)
     assert free < 1.02**2

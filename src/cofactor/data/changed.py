@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.data.formats.row_blocks import RowBlocks, Source, working_dtype
+from cofactor.data.formats.row_blocks import Derived, RowBlocks, working_dtype
 from cofactor.local.columns import SomeColumns
 from cofactor.types import Data
 
@@ -31,10 +31,9 @@ def floats(X: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class ChangedRows:
+class ChangedRows(Derived):
     """A source of rows that are changed after they are read."""
 
-    inner: Source
     change: Change
     width: int
 
@@ -47,16 +46,6 @@ class ChangedRows:
     def dtype(self) -> np.dtype[Any]:
         """Floats."""
         return working_dtype(self.inner.dtype)
-
-    @property
-    def cells(self) -> float:
-        """Of the rows before they are changed: those are read first."""
-        return self.inner.cells
-
-    @property
-    def sparse(self) -> bool:
-        """As before."""
-        return self.inner.sparse
 
     def read(self, start: int, stop: int) -> Data:
         """Return changed rows."""

@@ -196,7 +196,7 @@ class RowBlocks:
             values = block.data if self.sparse else block
             low, high = (values.min(), values.max()) if values.size else (0, 0)
             if not (np.isfinite(low) and (signed or low >= 0) and np.isfinite(high)):
-                _refuse(block, rows.start, client)
+                _refuse(block, rows.start, client, signed=signed)
             largest = max(largest, float(high), -float(low))
         return check_size(self, largest, f"client {client}")
 
@@ -210,54 +210,50 @@ class RowBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class _Columns:
-    """Some columns of a source."""
+class Derived:
+    """The base of sources that read another one first, all of its columns."""
 
     inner: Source
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As the other one says."""
+        return self.inner.dtype
+
+    @property
+    def cells(self) -> float:
+        """As the other one says: so much is read."""
+        return self.inner.cells
+
+    @property
+    def sparse(self) -> bool:
+        """As the other one says."""
+        return self.inner.sparse
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns(Derived):
+    """Some columns of a source."""
+
     index: Array
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.inner.shape[0], len(self.index)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.inner.dtype
-
-    @property
-    def cells(self) -> float:
-        return self.inner.cells  # all columns are read before some are chosen
-
-    @property
-    def sparse(self) -> bool:
-        return self.inner.sparse
-
     def read(self, start: int, stop: int) -> Data:
         return self.inner.read(start, stop)[:, self.index]
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _Rows(Derived):
     """Some rows of a source, in any order; near ones are read at once, no more rows than were asked for."""
 
-    inner: Source
     index: Array
 
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.index), self.inner.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.inner.dtype
-
-    @property
-    def cells(self) -> float:
-        return self.inner.cells
-
-    @property
-    def sparse(self) -> bool:
-        return self.inner.sparse
 
     def read(self, start: int, stop: int) -> Data:
         wanted = self.index[start:stop]
@@ -281,16 +277,19 @@ def _positions(index: Array, length: int) -> Array:
     return np.arange(length)[np.asarray(index, dtype=None if len(index) else np.intp)]
 
 
-def _refuse(block: Data, start: int, client: object) -> NoReturn:
-    """Say which cell of a block is not a finite value >= 0."""
+def _refuse(block: Data, start: int, client: object, *, signed: bool) -> NoReturn:
+    """Say which cell of a block is not a finite value, or unless ``signed`` not one >= 0."""
     values = block.data if sparse.issparse(block) else block.ravel()
-    position = int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
+    position = int(np.flatnonzero(~(np.isfinite(values) & (signed | (values >= 0))))[0])
+    wanted, remedy = (
+        ("finite values", "drop or impute") if signed else ("finite values >= 0", "drop, impute, shift or clip")
+    )
     if sparse.issparse(block):
         row, column = np.searchsorted(block.indptr, position, side="right") - 1, block.indices[position]
     else:
         row, column = divmod(position, block.shape[1])
     raise DataError(
-        f"client {client}: expected finite values >= 0, found {values[position]} at row {start + row}, "
-        f"column {column}; drop, impute, shift or clip such cells first.",
+        f"client {client}: expected {wanted}, found {values[position]} at row {start + row}, "
+        f"column {column}; {remedy} such cells first.",
         int(column),
     )
