@@ -41,3 +41,16 @@ def test_what_another_machine_writes_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(KeyError), files.atomic(tmp_path / "a.html"):
         raise KeyError
     assert os.listdir(tmp_path) == [theirs.name]
+
+
+def test_errors_name_the_file_and_not_how_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(name: str, *_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied", str(name))
+
+    monkeypatch.setattr(files.os, "open", refused)
+    with pytest.raises(PermissionError) as caught, files.atomic(tmp_path / "x.json") as file:
+        file.write(b"")
+    assert caught.value.filename == str(tmp_path / "x.json")
+    with pytest.raises(PermissionError) as caught, files.held(tmp_path / "run" / ".lock", "run"):
+        pass
+    assert caught.value.filename == str(tmp_path / "run")

@@ -37,11 +37,11 @@ def reached(place: str) -> None:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Say which file it was that could not be written: on a full disk nobody else does."""
+    """Say which file could not be written, whatever its name until it is whole; on a full disk nobody else does."""
     try:
         yield
     except OSError as error:
-        if error.filename is not None or error.errno is None:
+        if error.errno is None:
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
@@ -146,7 +146,8 @@ def _lock(path: Path, what: str, until: float) -> int:
     except ImportError as error:
         raise CofactorError(f"{what}: holding it alone needs the file locks of POSIX, found none here.") from error
     while True:
-        place = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        with _named(path.parent):
+            place = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if path.exists() and os.path.samestat(

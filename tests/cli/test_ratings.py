@@ -159,7 +159,7 @@ def test_duplicates_are_refused_or_averaged(tmp_path):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--ratings", "--holdout", "time"), "line 1: expected user,item,rating,timestamp, found 3 cell(s)"),
+        (("--ratings", "--holdout", "time"), "found 3 cell(s). Without times, hold out at random: --holdout random"),
         (("--ratings", "--holdout", "week"), "unknown holdout 'week'. Expected one of: time, random, user"),
         (("--holdout", "random"), "holdout is for ratings: add --ratings"),
         (("--method", "exact-als"), "method 'exact-als' is for ratings: add --ratings"),

@@ -230,3 +230,12 @@ def test_parquet_types(tmp_path):
     }
     with pytest.raises(DataError, match="expected a column 'sites', found 6 others; did you mean 'site'"):
         load.read(tmp_path / "x.parquet", obs=["sites"])
+
+
+def test_a_folder_of_files_says_to_give_the_files(tmp_path):
+    with pytest.raises(DataError, match=r"found neither: it holds no file\."):
+        load.read(tmp_path)
+    for name in ("a.csv", "b.csv", ".hidden"):
+        (tmp_path / name).write_text("x,y\n1,2\n")
+    with pytest.raises(DataError, match=r"but a.csv and others; give the files, each a client: .*/\*\.csv"):
+        load.read(tmp_path)

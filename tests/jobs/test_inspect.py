@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.helpers.samples import SAMPLES, write
 
+from cofactor.jobs import made_by
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.inspect import audit, method_of, of_folder, spent
@@ -61,3 +63,19 @@ def test_a_removed_line_fails_the_audit(home: Path, tmp_path: Path) -> None:
     folder.ledger_file.write_text("".join(lines[1:]))
     assert not RunFolder.open(folder.path).verify().ok
     assert audit(folder.path)[0].passed is False
+
+
+@pytest.mark.parametrize("key", ["code", "version", "none"])
+def test_what_other_code_sent_otherwise_is_said_and_is_nobodys_doing(home: Path, tmp_path: Path, key: str) -> None:
+    """A method may send more, or less, in the next version: the run is as it was."""
+    folder = fit(Config([str(home / "a.csv"), str(home / "b.csv")], 3, rounds=2), tmp_path / "run")
+    other = method_of(fit(Config([str(home / "a.csv"), str(home / "b.csv")], 2, rounds=2), tmp_path / "other"))
+    assert [line.passed for line in of_folder(folder, other)] == [True, False]  # by this code it is wrong
+    manifest = folder.manifest_record()
+    change = {"code": {"versions": {**manifest.versions, made_by.KEY: "0" * 12}}, "version": {"cofactor": "0.0.1"}}
+    folder.write_json("manifest.json", replace(manifest, **change.get(key, {"versions": {}})))
+    line = of_folder(folder, other)[1]
+    assert line.passed is None
+    assert "declared was" in line.text
+    assert "made by cofactor 0." in line.text
+    assert of_folder(folder, method_of(folder))[1].passed  # where nothing differs nothing is said

@@ -14,6 +14,8 @@ import pytest
 from cofactor.report import html
 from cofactor.types import CofactorError
 
+OVER = ("factor.npz", "evaluation.json")
+"""What only a finished run has."""
 Edit = Callable[[Path, Callable[[Any], Any]], None]
 
 
@@ -32,7 +34,7 @@ def fails(folder: Path, *parts: str) -> None:
 @pytest.mark.parametrize("name", ["manifest.json", "history.jsonl", "factor.npz", "evaluation.json", "ledger.jsonl"])
 def test_required_files(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    fails(folder, name, "found none")
+    fails(folder, name, "found none", *([f"`cofactor resume {folder}` ends it"] if name in OVER else []))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +20,7 @@ from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import Round
 from cofactor.files import held, tsv
 from cofactor.jobs import config as configs
+from cofactor.jobs import made_by
 from cofactor.jobs.client_folder import KEY, ClientFolder, as_json, file_name, write
 from cofactor.jobs.config import Config
 from cofactor.privacy.book import Book
@@ -29,7 +29,6 @@ from cofactor.records import Evaluation, Input, Line, Manifest, PrivacyRecord
 from cofactor.types import Array, CofactorError
 
 OVER = ("evaluation.json", "factor.npz", "privacy.json")
-PACKAGES = ("cofactor", "numpy", "scipy", "scikit-learn", "numba")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class RunFolder:
             masks=masks,
             rank=config.rank,
             config=json.loads(json.dumps(asdict(config))),
-            versions={"python": platform.python_version(), **{p: metadata.version(p) for p in PACKAGES}},
+            versions=made_by.versions(),
             inputs=told,
             privacy=privacy,
             keys={name: party.public for name, party in keys.items()} if keys else None,

@@ -9,13 +9,14 @@ from typing import Any
 from cofactor.assurance import audits, ledger
 from cofactor.assurance.audits import Audit
 from cofactor.assurance.spending import Spending, record, spending
-from cofactor.jobs import forget
+from cofactor.jobs import forget, made_by
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import schemas
 from cofactor.local.refit import refit
 from cofactor.methods.build import Facts, build
 from cofactor.privacy import account
 from cofactor.privacy.errors import LedgerError
+from cofactor.records import Manifest
 from cofactor.select.markers import SCORES, Regressed
 
 
@@ -61,13 +62,22 @@ def audit(path: Path, *, seed: int = 0) -> list[Audit]:
 
 def of_folder(folder: RunFolder, method: Any) -> list[Audit]:
     """Audit what a run has written: chains, transcript, and budget."""
-    features = folder.manifest_record().inputs[0].features
-    found = [
-        audits.chains(folder.verify()),
-        audits.transcript_of(ledger.read(folder.ledger_file), method, features, _asked(folder)),
-    ]
+    manifest = folder.manifest_record()
+    sent = audits.transcript_of(ledger.read(folder.ledger_file), method, manifest.inputs[0].features, _asked(folder))
+    found = [audits.chains(folder.verify()), _of_its_code(sent, manifest)]
     private = method is not None and method.traits.allowance is not None
     return [*found, _budget(folder)] if private else found
+
+
+def _of_its_code(found: Audit, manifest: Manifest) -> Audit:
+    """Return what was found of a transcript; a run of other code may differ without anybody's doing.
+
+    A private one has failed all the same: what it sent was paid for only as this code can tell.
+    """
+    if found.passed is not False or not (maker := made_by.others(manifest)):
+        return found
+    text = f"{found.text}; the run was made by {maker}, whose methods may send otherwise: audit it with that code"
+    return found._replace(passed=False if manifest.privacy else None, text=text)
 
 
 def _budget(folder: RunFolder) -> Audit:

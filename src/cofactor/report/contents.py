@@ -74,6 +74,11 @@ def read(path: Path) -> Folder:
     """Read and check a run folder."""
     if not path.is_dir():
         raise CofactorError(f"run: expected a run folder, found {'a file' if path.exists() else 'nothing'} at {path}.")
+    for name in ("factor.npz", "evaluation.json"):
+        if (path / "manifest.json").exists() and not (path / name).exists():
+            raise CofactorError(
+                f"{name}: expected this file of a finished run in {path}, found none; `cofactor resume {path}` ends it."
+            )
     files = {name: path / f"{name}.json" for name in ("passports", "rank", "privacy")}
     there = {name for name, file in files.items() if file.exists()}
     folder = Folder(

@@ -33,11 +33,22 @@ def read_mtx(path: Path, options: Options) -> Table:
     return Table(sparse.csr_matrix(X) if sparse.issparse(X) else np.ascontiguousarray(X))
 
 
+def _held(path: Path) -> str:
+    """Say what a folder holds instead: files are given one by one, each a client."""
+    files = sorted(file.name for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    if not files:
+        return ": it holds no file"
+    ending = Path(files[0]).suffix
+    return f", but {files[0]}{' and others' if len(files) > 1 else ''}; give the files, each a client: {path}/*{ending}"
+
+
 def read_folder(path: Path, options: Options) -> Table:
     """Read a 10x folder; its matrix is features x cells and is transposed."""
     matrix = next((path / name for name in (_MATRIX, f"{_MATRIX}.gz") if (path / name).is_file()), None)
     if matrix is None:
-        raise DataError(f"{path}: expected a 10x folder with {_MATRIX}[.gz] (or a .zarr folder), found neither.")
+        raise DataError(
+            f"{path}: expected a 10x folder with {_MATRIX}[.gz] (or a .zarr folder), found neither{_held(path)}."
+        )
     features, barcodes = _beside(matrix, "features.tsv", "genes.tsv"), _beside(matrix, "barcodes.tsv")
     if features is None or barcodes is None:
         missing = "features.tsv[.gz] or genes.tsv[.gz]" if features is None else "barcodes.tsv[.gz]"

@@ -95,7 +95,8 @@ def _places(first: Sequence[str], path: Path, column: str) -> tuple[list[int], b
     by_position = [_ORDER.index(name) for name in wanted]
     if len(first) < max(3, by_position[-1] + 1):
         shown = "user,item,rating[,timestamp]" if column == "rating" else "user,item,rating,timestamp"
-        raise DataError(f"{path}: line 1: expected {shown}, found {len(first)} cell(s).")
+        times = "" if column == "rating" else " Without times, hold out at random: --holdout random."
+        raise DataError(f"{path}: line 1: expected {shown}, found {len(first)} cell(s).{times}")
     if is_number(first[2]):
         return by_position, False
     found = places_of(first, wanted)
