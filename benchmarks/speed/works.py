@@ -15,7 +15,6 @@ from typing import Any
 import matrices
 import numpy as np
 from scipy import sparse
-from threadpoolctl import threadpool_limits
 
 import cofactor
 from cofactor.data.load import read
@@ -68,7 +67,7 @@ def exact(X: Any, k: int) -> dict[str, Any]:
 
 def _threads(work: Callable[[], object], count: int) -> Callable[[], None]:
     def call() -> None:
-        with threadpool_limits(count, "blas"), lend(count):
+        with lend(count):
             work()
 
     return call

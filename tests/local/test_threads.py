@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from threadpoolctl import ThreadpoolController
 
 from cofactor.local import arrays
 from cofactor.local import threads as module
@@ -85,3 +86,14 @@ def test_dense_products_are_those_of_one_thread(dtype, shape):
         for a, b in zip(found, (X @ H.T, X.T @ W, W @ H), strict=True):
             assert a.dtype == dtype
             np.testing.assert_allclose(a, b, **close)
+
+
+def test_blas_has_one_thread_where_ours_are_lent():
+    def counts():
+        return {info["num_threads"] for info in ThreadpoolController().info() if info["user_api"] == "blas"}
+
+    before = counts()
+    for count in (1, 3):
+        with lend(count):
+            assert counts() == {1}
+    assert counts() == before

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from cofactor.engines.contract import Answer, Client, Finished, Work, check_message, used_by, weight
 from cofactor.engines.history import adds_up, stage_of
 from cofactor.local import arrays
-from cofactor.local.threads import in_turn, lent
+from cofactor.local.threads import in_turn, lent, single_blas
 from cofactor.method import Method, rng, total
 from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
@@ -235,7 +234,7 @@ def _over_blocks(step: Callable[[tuple[slice, Data]], Any], X: Data) -> Iterator
     if (threads := lent()) == 1:
         yield from map(step, X.blocks())
         return
-    with threadpool_limits(1, "blas"):
+    with single_blas():
         yield from in_turn(lambda rows: step((rows, X.row_block(rows))), X.slices(), threads)
 
 

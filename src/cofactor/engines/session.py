@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from cofactor import kinds
 from cofactor.engines import stream as streams
@@ -46,7 +45,7 @@ def opened(
         held = agree(team, method, Xs, empty=plan.stream is not None)
         threads = workers or team.threads()
         count = 1 if plan.stream else min(threads, len(held.data))
-        with threadpool_limits(1, "blas"), _pool(count) as pool, lend(min(threads, most())):
+        with _pool(count) as pool, lend(min(threads, most())):
             own: Any = {"first": held.first, "pool": pool, "stacks": not plan.secure, "masks": plan.secure}
             host = Host(method, held.data, plan.seed, **own)
             yield TeamSession(team, host, held)

@@ -6,14 +6,17 @@ its own thread with :func:`lend`; threads that it starts begin at one again.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from cofactor.types import Array
 
@@ -21,6 +24,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 WORTH = 1 << 21
 """Multiplications that are worth a thread: about the tenth part of a millisecond."""
+BRINGS_BLAS = ("numpy", "scipy.linalg", "scipy.sparse.linalg", "scipy.optimize", "sklearn", "torch", "ot")
+"""Packages with libraries of their own that start threads."""
 LINE = 16
 """Rows or columns of a dense product are shared in such steps: numbers of a line of cache belong to one thread."""
 
@@ -35,11 +40,15 @@ _crew: ContextVar[_Crew | None] = ContextVar("_crew", default=None)
 
 @contextmanager
 def lend(count: int) -> Iterator[None]:
-    """Let work over rows that is called from this thread use ``count`` threads, this one among them."""
+    """Let work over rows that is called from this thread use ``count`` threads, this one among them.
+
+    BLAS has one meanwhile, also where nothing is lent: its threads would stand in the way of ours.
+    """
     if count <= 1:
-        yield
+        with single_blas():
+            yield
         return
-    with ThreadPoolExecutor(count - 1) as pool:
+    with single_blas(), ThreadPoolExecutor(count - 1) as pool:
         token = _crew.set(_Crew(count, pool))
         try:
             yield
@@ -64,6 +73,19 @@ def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int =
     work(0, starts[1])
     for piece in waiting:
         piece.result()
+
+
+def single_blas() -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread inside a ``with``, in the whole process.
+
+    The libraries are looked for again only when another package has brought some: that takes milliseconds.
+    """
+    return _libraries(tuple(name for name in BRINGS_BLAS if name in sys.modules)).limit(limits=1, user_api="blas")
+
+
+@cache
+def _libraries(packages: tuple[str, ...]) -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def worth(cost: int) -> int:

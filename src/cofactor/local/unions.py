@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from cofactor.local.init import random_factor
 from cofactor.local.kernels import cpu
 from cofactor.local.stats import normalize, shares
-from cofactor.local.threads import each
+from cofactor.local.threads import each, single_blas
 from cofactor.local.updates import HALS
 from cofactor.types import Array, Stats
 
@@ -173,7 +172,7 @@ def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: i
         C[alive, np.arange(len(alive))] = 1.0
         kept = Descent(union, H, C.reshape(*union.factors.shape[:2], rank))
         return kept.found()._replace(factor=H, codes=kept.C)
-    with threadpool_limits(1, "blas"):
+    with single_blas():
         wide = m > 2 * WIDE
         index = union.widest(WIDE) if wide else np.arange(m)
         seen = union.columns(index) if wide else union
