@@ -103,3 +103,33 @@ def test_a_client_that_was_started_anew_is_not_waited_for_until_it_is_given_up(t
             assert made._is_back() is back
         made._progress({"events.jsonl": lines[1:]})
         assert made._is_back() is False
+
+
+class Stored:
+    """A session of a server that was started anew: to it, job "lost" runs and yet cannot be ended."""
+
+    def __init__(self, api, **jobs):
+        self.api, self.jobs = api, jobs
+
+    def delete_job(self, job):
+        if self.jobs[job] == "RUNNING":
+            raise self.api.JobNotDone(f"job {job} is still running")
+        del self.jobs[job]
+
+    def abort_job(self, job):
+        if job == "lost":
+            raise self.api.InternalError(f"server internal error: Job {job} is not running.")
+        self.jobs[job] = "FINISHED:ABORTED"
+
+
+def test_a_job_that_went_with_its_server_does_not_keep_a_client_from_being_forgotten(tmp_path):
+    """``forget`` asked for ten minutes that it be deleted, and ended with an error and the old factor."""
+    api = pytest.importorskip("nvflare.fuel.flare_api.api_spec")
+    made = runs(tmp_path, [])
+    made.session = Stored(api, lost="RUNNING", slow="RUNNING", done="FINISHED:COMPLETED")
+    for job in ("lost", "done"):
+        made._delete(job)
+    with pytest.raises(api.JobNotDone):  # it was ended, and is deleted when that is asked again
+        made._delete("slow")
+    made._delete("slow")
+    assert made.session.jobs == {"lost": "RUNNING"}

@@ -66,8 +66,7 @@ class Driver:
         self.session: Any = None
         self.own = _lines(out / EVENTS)
         self.seen = {"history.jsonl": 0, EVENTS: 0}
-        self.lost: dict[str, float] = {}
-        self.quiet: dict[str, float] = {}
+        self.lost, self.quiet = dict[str, float](), dict[str, float]()
         self.born: Any = None
 
     def run(self) -> RunFolder:
@@ -213,7 +212,15 @@ class Driver:
         file.write_text("".join(f"{line}\n" for line in sorted(lines, key=lambda line: str(json.loads(line)["time"]))))
 
     def _delete(self, job: str) -> None:
-        self.session.delete_job(job)
+        """Delete what is stored of a job; one that went with its server has left its terms alone, which FLARE keeps."""
+        from nvflare.fuel.flare_api.api_spec import InternalError, JobNotDone
+
+        try:
+            self.session.delete_job(job)
+        except JobNotDone:
+            with suppress(InternalError):  # it is said to run for ever, and cannot be ended
+                self.session.abort_job(job)
+                raise
 
     def _submit(self) -> str:
         self.born = self._born()

@@ -21,6 +21,7 @@ from cofactor.types import CofactorError
 
 SERVER = "nvflare.private.fed.app.server.server_train"
 CLIENT = "nvflare.private.fed.app.client.client_train"
+BOUND = "cofactor.federation.bound"
 SETTINGS = {"NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(kits.OUTCOME), "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "4"}
 PAUSE, LOOK = 2.0, 0.5
 CONNECTED = b"Successfully registered client"
@@ -114,7 +115,7 @@ def _check_port(port: int) -> None:
 
 def _keep(home: Path, module: str, config: str, who: list[str], say: Callable[[str], Any]) -> None:
     """Run a process of FLARE, again when it ends by itself, until this one is stopped."""
-    command = [sys.executable, "-m", module, "-m", str(home.resolve()), "-s", config]
+    command = [sys.executable, "-m", BOUND, module, "-m", str(home.resolve()), "-s", config]
     command += ["--set", "secure_train=true", *who, "config_folder=config"]
     (home / "transfer").mkdir(exist_ok=True)
     log = home / "log.txt"
@@ -125,7 +126,9 @@ def _keep(home: Path, module: str, config: str, who: list[str], say: Callable[[s
             with open(home / "console.txt", "ab") as console:
                 environment = {**os.environ, **SETTINGS}
                 begun = log.stat().st_size if log.exists() else 0
-                child = subprocess.Popen(command, env=environment, stdout=console, stderr=console, cwd=home)
+                child = subprocess.Popen(
+                    command, env=environment, cwd=home, stdin=subprocess.PIPE, stdout=console, stderr=console
+                )
             if module == CLIENT:
                 _greet(child, log, begun, say)
             code = child.wait()
