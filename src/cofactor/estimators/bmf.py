@@ -15,6 +15,7 @@ from cofactor.data.harmonise import How
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
 from cofactor.estimators import clients
+from cofactor.estimators.base import seed_of
 from cofactor.estimators.given import NOTHING, Given
 from cofactor.estimators.keeping import Kept
 from cofactor.estimators.to_bits import to_bits
@@ -22,7 +23,10 @@ from cofactor.kinds.kind import Score
 from cofactor.kinds.zero_one import ZERO_ONE, support
 from cofactor.local import devices
 from cofactor.method import Method
+from cofactor.methods.build import Facts
 from cofactor.privacy.allowance import Privacy
+from cofactor.privacy.errors import PrivacyError
+from cofactor.select import boolean_ranks
 from cofactor.types import Array, CofactorError, Data
 
 
@@ -45,7 +49,8 @@ class FederatedBMF(Kept):
 
     Parameters
     ----------
-    n_components : the rank k; None takes min(10, features, rows).
+    n_components : the rank k; None takes min(10, features, rows), "auto" the one of up to 20 at which tiles best say
+        what was hidden from rows that they have not seen (:mod:`cofactor.select.boolean_ranks`).
     method : a name from ``cofactor.methods.catalog.names("boolean")``, or a method object.
         ``"boolean-oneshot"`` needs one upload per client, ``"boolean-exact"`` sums only, ``"felb"`` is the paper's.
     align : "every", "first" or None: when components are matched between clients (felb, falb and the one-shot
@@ -90,7 +95,7 @@ class FederatedBMF(Kept):
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | str | None = None,
         *,
         method: str | Method = "boolean-oneshot",
         align: str | None = "auto",
@@ -137,6 +142,20 @@ class FederatedBMF(Kept):
             return super()._convert(X, client)
         return to_bits(X, client=client, threshold=self.threshold)
 
+    def _refuse_scan(self) -> None:
+        """Refuse a rank scan that would show what the fit itself does not."""
+        if self.n_components == "auto" and (self._budget is not None or self.secure):
+            where = "with secure sums: it needs" if self._budget is None else "in a private fit: it reads"
+            what = "each client's own tiles" if self._budget is None else "all rows without noise"
+            raise PrivacyError(f"n_components='auto' is refused {where} {what}. Give a number.")
+
+    def _rank(self, facts: Facts, data: list[Data]) -> int:
+        if self.n_components != "auto":
+            return super()._rank(facts, data)
+        if clients.is_elsewhere(data) or self.engine is not None:
+            raise CofactorError("n_components='auto': expected clients in this process (engine=None). Give a number.")
+        return boolean_ranks.suggested(data, seed=seed_of(self.random_state))
+
     def _fixed(self, H: Array) -> Array:
         check_boolean(H, "H")
         return H.astype(np.uint8)
@@ -146,6 +165,7 @@ class FederatedBMF(Kept):
             raise CofactorError("threshold: expected no prepare beside it, found both; end prepare with binarize=...")
         if self.threshold is not None and clients.is_elsewhere(X):
             raise CofactorError("threshold: expected None for data on workers. Make zeros and ones there: X >= 0.5.")
+        self._refuse_scan()
         return super()._fit(X, groups, given)
 
     def _options(self) -> dict[str, Any]:

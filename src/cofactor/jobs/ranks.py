@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cofactor.boolean import are_bits
-from cofactor.jobs import boolean_ranks, preparing, rated_ranks
+from cofactor.jobs import preparing, rated_ranks
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
@@ -17,7 +17,7 @@ from cofactor.methods.refusals import SCANNED
 from cofactor.privacy.errors import PrivacyError
 from cofactor.records import RankScan
 from cofactor.select import RankScan as Found
-from cofactor.select import select_rank
+from cofactor.select import boolean_ranks, select_rank
 from cofactor.types import CofactorError
 
 BITS = "All values are 0 or 1, and these are ranks of factors of numbers: --boolean scans those of Boolean ones."

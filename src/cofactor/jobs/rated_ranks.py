@@ -15,6 +15,7 @@ from cofactor.local.told import counted
 from cofactor.methods import catalog
 from cofactor.plan import Plan
 from cofactor.select import RankScan
+from cofactor.select.by_splits import checked, smallest
 from cofactor.types import Array, CofactorError, Data
 
 SHARE, ROUNDS, TOL = 0.1, 30, 1e-4
@@ -49,27 +50,6 @@ def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -
         holdout=SHARE, bytes_up=sum(r.bytes_up for line in runs for found in line for r in found.history),
         bytes_down=sum(r.bytes_down for line in runs for found in line for r in found.history),
     )  # fmt: skip
-
-
-def smallest(held: Array) -> tuple[Array, int]:
-    """Of errors (K x S) return the standard errors of their gaps to the best, paired over S, and the first within."""
-    gaps = held - held[int(np.argmin(held.mean(axis=1)))]
-    seeds = held.shape[1]
-    error = gaps.std(axis=1, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.zeros(len(held))
-    return error, next(i for i in range(len(held)) if gaps[i].mean() <= error[i])
-
-
-def checked(data: Sequence[Data], ranks: Sequence[int], seeds: int, sides: str) -> list[int]:
-    """Return the ranks in order; refuse those that both sides of the matrix have no room for."""
-    if seeds < 1:
-        raise CofactorError(f"seeds must be a whole number of at least 1. Found {seeds}.")
-    limit = min(sum(R.shape[0] for R in data), data[0].shape[1])
-    for k in ranks:
-        if not 1 <= k <= limit:
-            raise CofactorError(f"ranks must be in 1..{limit}, at most {sides}. Found {k}.")
-    if not ranks:
-        raise CofactorError("ranks: expected at least one rank to scan, found none.")
-    return sorted(set(ranks))
 
 
 def _run(parts: Sequence[ratings_split.RatingsSplit], rank: int, seed: int) -> Run:

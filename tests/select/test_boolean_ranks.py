@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from tests.helpers.command import cofactor
 
-from cofactor.jobs import boolean_ranks
+from cofactor import FederatedBMF, Privacy
+from cofactor.privacy.errors import PrivacyError
+from cofactor.select import boolean_ranks
 from cofactor.types import CofactorError
 
 
@@ -18,6 +20,23 @@ def test_planted_tiles_are_counted(rng):
     assert found.suggestion == 3
     assert found.heldout[1] < found.heldout[0] < found.baseline
     assert found.bytes_up > 0
+
+
+def test_an_estimator_takes_the_rank_that_is_suggested(rng):
+    H = np.kron(np.eye(3, dtype=int), np.ones(8, dtype=int))
+    X = (((rng.random((120, 3)) < 0.4) @ H) > 0).astype(int)
+    model = FederatedBMF("auto", random_state=0).fit([X[:60], X[60:]])
+    assert model.n_components_ == boolean_ranks.suggested([X[:60], X[60:]], seed=0) == 3
+    assert model.reconstruction_err_ == 0
+    assert model.get_params()["n_components"] == "auto"
+
+
+def test_a_scan_is_refused_where_it_would_show_what_the_fit_does_not(rng):
+    X = (rng.random((40, 8)) < 0.4).astype(int)
+    with pytest.raises(PrivacyError, match="refused in a private fit: it reads all rows without noise"):
+        FederatedBMF("auto", method="felb", privacy=Privacy(1, 1e-3, unit="client")).fit([X, X])
+    with pytest.raises(PrivacyError, match="refused with secure sums"):
+        FederatedBMF("auto", secure=True).fit([X, X, X])
 
 
 def test_what_cannot_be_scanned_is_said():

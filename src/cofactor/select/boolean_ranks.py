@@ -10,18 +10,20 @@ import numpy as np
 from cofactor import kinds
 from cofactor.boolean import tally
 from cofactor.engines.loop import run
-from cofactor.jobs.rated_ranks import checked, smallest
 from cofactor.kinds.zero_one import ZERO_ONE
 from cofactor.local import arrays
 from cofactor.local.told import counted
 from cofactor.method import rng
 from cofactor.methods import catalog
 from cofactor.plan import Plan
-from cofactor.select import RankScan
+from cofactor.select.by_splits import checked, smallest
+from cofactor.select.rank import RankScan
 from cofactor.types import Array, CofactorError, Data
 
 SHARE, FOLDS = 0.2, 2
 """Rows of every client that are held out, and in how many parts their features are hidden."""
+TRIED, SEEDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20), 2
+"""Ranks, as far as the data allow, and splits where nobody names any."""
 
 
 def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -> RankScan:
@@ -48,6 +50,12 @@ def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -
         baseline=float(held[0].mean()), suggestion=chosen[best], reason=reason, clients=len(Xs), seeds=seeds,
         holdout=SHARE, bytes_up=int(found[:, :, 2].sum()), bytes_down=int(found[:, :, 3].sum()),
     )  # fmt: skip
+
+
+def suggested(data: Sequence[Data], *, seed: int) -> int:
+    """Return the rank that a scan of a few ranks, far apart where they are large, suggests."""
+    limit = min(sum(X.shape[0] for X in data), data[0].shape[1])
+    return scan(data, [k for k in TRIED if k <= limit], seeds=SEEDS, seed=seed).suggestion
 
 
 def _split(X: Data, random: np.random.Generator) -> tuple[Data, Data]:
