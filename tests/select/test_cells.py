@@ -62,6 +62,20 @@ def test_held_out_and_kept_cells_are_disjoint(rng, store):
     np.testing.assert_array_equal(dense[~inside], X[~inside])
 
 
+@pytest.mark.parametrize("store", STORED.values(), ids=STORED)
+def test_nothing_held_out_is_no_values(store):
+    none = np.zeros(0, int)
+    assert holdout.values(store(np.eye(3)), holdout.Holdout(none, none, np.zeros(0))).shape == (0,)
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (3, 0), (3, 5)])
+def test_cells_of_two_holdouts_are_those_of_sets(rng, sizes):
+    flat = [np.sort(rng.choice(12, size, replace=False)) for size in sizes]
+    both, only = holdout.union(*(holdout.Holdout(f // 4, f % 4, np.ones(len(f))) for f in flat), (3, 4))
+    np.testing.assert_array_equal(both.rows * 4 + both.columns, np.union1d(*flat))
+    np.testing.assert_array_equal(only, ~np.isin(np.union1d(*flat), flat[0]))
+
+
 def test_two_holdouts_join(rng):
     X = rng.random((30, 20))
     a, b = (holdout.draw(X, 0.2, rng) for _ in range(2))

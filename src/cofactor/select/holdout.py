@@ -48,6 +48,8 @@ def draw(X: Data, share: float, rng: np.random.Generator) -> Holdout:
 
 def values(X: Data, held: Holdout) -> Array:
     """Return the held-out values in double precision (cells)."""
+    if not len(held.rows):
+        return np.zeros(0)  # for which sparse matrices give a matrix
     return np.asarray(X[held.rows, held.columns], dtype=np.float64).ravel()
 
 
@@ -76,8 +78,8 @@ def union(held: Holdout, more: Holdout, shape: tuple[int, int]) -> tuple[Holdout
     both = both[np.append(True, both[1:] != both[:-1])] if len(both) else both
     weights = np.zeros(len(both))
     weights[np.searchsorted(both, extra)] = more.weights
-    old = np.searchsorted(flat, both).clip(max=len(flat) - 1)
-    return Holdout(both // shape[1], both % shape[1], weights), flat[old] != both
+    more_only = np.searchsorted(flat, both, side="right") == np.searchsorted(flat, both)
+    return Holdout(both // shape[1], both % shape[1], weights), more_only
 
 
 def first_guess(known: Data, held: Holdout) -> Array:
