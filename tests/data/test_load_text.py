@@ -192,6 +192,23 @@ def test_where_semicolons_separate_commas_are_decimal_ones(tmp_path: Path) -> No
     assert table.feature_names == ["x", "y"]
 
 
+@pytest.mark.parametrize("rows", ["1.234;2,5\n3;4\n", "1,5;2\n3;-12.345.678\n", "1.234,5;2\n3;4\n"])
+def test_points_before_three_digits_beside_decimal_commas_are_not_guessed_at(tmp_path: Path, rows: str) -> None:
+    """1.234 was read as a little more than one, where whoever wrote 2,5 beside it has meant a thousand."""
+    (tmp_path / "a.csv").write_text("x;y\n" + rows)
+    with pytest.raises(
+        DataError, match=r"line [23]: expected numbers with one decimal mark, found '.*', whose point may"
+    ):
+        load.read(tmp_path / "a.csv")
+
+
+def test_decimal_points_between_semicolons_are_read_where_no_comma_is_one(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x;y\n1.234;2.5\n3;0.125\n")
+    np.testing.assert_array_equal(load.read(tmp_path / "a.csv").X, [[1.234, 2.5], [3, 0.125]])
+    (tmp_path / "b.csv").write_text("x;y\n0.125;2,5\n")  # no thousands begin with a zero
+    np.testing.assert_array_equal(load.read(tmp_path / "b.csv").X, [[0.125, 2.5]])
+
+
 def test_between_tabs_a_comma_may_be_a_thousand_and_is_not_guessed_at(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("y\tx\n2\t1,234\n3\t5,678\n")
     with pytest.warns(UserWarning, match=r"no features: 'x'"):

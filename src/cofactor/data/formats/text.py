@@ -27,6 +27,7 @@ Row = tuple[int, list[str]]
 """Line number in the file (from 1) and its cells."""
 
 _COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")  # 12,5 where semicolons separate
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?\s*")  # 1.234 there, which is 1234 to who wrote 12,5
 _SAMPLE = 64  # rows that decide what is a header, a number or text
 _CELLS = 1 << 18  # cells that are converted at once
 
@@ -82,14 +83,29 @@ def rows(file: IO[str], path: Path) -> Iterator[Row]:
     tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
     delimiter = "\t" if tabs else max(",;\t", key=first.count)
     reader = csv.reader(chain([first], file), delimiter=delimiter, skipinitialspace=True)
+    marks: dict[str, tuple[int, str]] = {}
     for cells in reader:
         if len(cells) > 1 or (cells and cells[0].strip()):
-            yield reader.line_num, [_pointed(cell) for cell in cells] if delimiter == ";" else cells
+            line = reader.line_num
+            yield line, [_pointed(cell, line, marks, path) for cell in cells] if delimiter == ";" else cells
 
 
-def _pointed(cell: str) -> str:
-    """Return a number with a decimal comma as one with a point; all else as it is."""
-    return cell.replace(",", ".") if "," in cell and _COMMA.fullmatch(cell) else cell
+def _pointed(cell: str, line: int, marks: dict[str, tuple[int, str]], path: Path) -> str:
+    """Return a number with a decimal comma as one with a point, all else as it is; ``marks`` are those found so far.
+
+    Beside decimal commas a point before three digits is one of thousands, or another program's decimal one: refused.
+    """
+    point = "." in cell and _THOUSANDS.fullmatch(cell) is not None
+    comma = "," in cell and (point or _COMMA.fullmatch(cell) is not None)
+    if point or comma:
+        marks |= {mark: (line, cell) for mark, found in ((".", point), (",", comma)) if found and mark not in marks}
+        if len(marks) == 2:
+            (number, thousand), (_, other) = marks["."], marks[","]
+            raise DataError(
+                f"{path}: line {number}: expected numbers with one decimal mark, found {thousand!r}, whose point may "
+                f"be one of thousands, in a file with {other!r}; write numbers without thousands."
+            )
+    return cell.replace(",", ".") if comma else cell
 
 
 def check_names(first: list[str], path: Path) -> None:
