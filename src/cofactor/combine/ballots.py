@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -37,8 +37,28 @@ STARTS = 8
 """Of how many clients (the heaviest) the factor is tried as the first centre of an alignment."""
 
 
+class Matching:
+    """The base of aggregators that match components (``align``), and for which sums are enough where they do not."""
+
+    align: Any
+    streams = False
+
+    def noisy(self) -> Self:
+        """Return it without matching: noise would lead that astray."""
+        return replace(self, align=None)  # type: ignore[type-var]
+
+    @property
+    def additive(self) -> bool:
+        """Only without alignment."""
+        return self.align is None
+
+    def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """``factor`` (k x m)."""
+        return {"factor": (rank, n_features)}
+
+
 @dataclass(frozen=True)
-class ProximalMean:
+class ProximalMean(Matching):
     """The paper FELB's server: mean of the relaxed factors, then the clients' prox at ``lambda_t``.
 
     ``steps`` are the local steps of a round, which t of the rate counts. ``align`` (a schedule or an alignment)
@@ -48,23 +68,9 @@ class ProximalMean:
     params: Relaxation = DEFAULT
     steps: int = 10
     align: Any = None
-    streams = False
-
-    def noisy(self) -> ProximalMean:
-        """Return the mean without matching, which noise would lead astray."""
-        return replace(self, align=None)
-
-    @property
-    def additive(self) -> bool:
-        """Only without alignment."""
-        return self.align is None
-
-    def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
-        """``factor`` (k x m), times the weight where sums are enough."""
-        return {"factor": (rank, n_features)}
 
     def message(self, W: Array, H: Array) -> Message:
-        """Client: the relaxed factor and its rows as the weight."""
+        """Client: the relaxed factor, times the weight where sums are enough, and its rows as the weight."""
         weight = float(len(W))
         return Message({"factor": H * H.dtype.type(weight) if self.additive else H}, weight)
 
@@ -102,7 +108,7 @@ def either(share: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Ballot:
+class Ballot(Matching):
     """Every client has one vote for each bit of H; ``rule`` turns the share of ones into a bit.
 
     With ``align`` the components are matched first (Hungarian on the Hamming distance), see :func:`aligned_from`.
@@ -110,20 +116,6 @@ class Ballot:
 
     rule: Callable[[Array], Array] = majority
     align: Align | None = None
-    streams = False
-
-    def noisy(self) -> Ballot:
-        """Return the count of votes without matching: noisy bits can be counted, not matched."""
-        return replace(self, align=None)
-
-    @property
-    def additive(self) -> bool:
-        """Only without alignment."""
-        return self.align is None
-
-    def schema(self, rank: int, n_features: int) -> dict[str, tuple[int, ...]]:
-        """``factor`` (k x m bits)."""
-        return {"factor": (rank, n_features)}
 
     def message(self, W: Array, H: Array) -> Message:
         """Client: its Boolean factor."""
