@@ -147,6 +147,33 @@ def test_a_weak_component_is_worth_the_errors_it_saves_and_goes_for_a_better_col
     assert fresh.any() == (left.max() > saved.min())
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_giving_a_component_up_costs_no_more_errors_than_its_price(seed, noisy):
+    X, draw = noisy[0], np.random.default_rng(seed)
+    H = synthetic.tiles(300, 80, 5, noise=0.1, seed=2).factor.copy()
+    H = np.vstack([H, H[:3] & (draw.uniform(size=(3, 80)) < 0.5)])  # parts of others, used by nearly the same rows
+    H[:3] &= 1 - H[5:]
+    codes = boolean.greedy_refit(X, H)
+    price, heirs = boolean.prices(boolean.changes(X, codes, H), H)
+    assert (heirs >= 0).any()
+    for component, heir in enumerate(heirs):
+        without, new = codes.copy(), H.copy()
+        without[:, component] = 0
+        if heir >= 0:
+            new[heir] |= H[component]
+        assert boolean.error(X, without, new) - boolean.error(X, codes, H) <= price[component]
+
+
+def test_of_two_components_that_the_same_rows_use_one_goes_to_what_is_not_covered():
+    """Two parts of one block of ones are worth more each than a column of a smaller block, which nobody covered."""
+    X = np.zeros((20, 7), np.float32)
+    X[:12, :3] = X[12:, 3:] = 1
+    H = np.zeros((2, 7), np.uint8)
+    H[0, :2] = H[1, 2] = 1
+    out = run(Sweeps(2), [X[:15], X[15:]], rounds=3, start=H.astype(np.float64))
+    assert sorted(out.factor.tolist()) == [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0, 0]]
+
+
 def test_clients_choose_the_factor_with_the_fewest_errors(noisy):
     X, bad = noisy
     good = synthetic.tiles(300, 80, 5, noise=0.1, seed=2).factor

@@ -79,26 +79,48 @@ def uncovered(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Array:
     return out[: X.shape[1]]
 
 
-def reseed(H: Array, price: Array, uncovered: Array) -> tuple[Array, Array]:
+def reseed(H: Array, price: Array, uncovered: Array, into: Array | None = None) -> tuple[Array, Array]:
     """Return H in which components worth less than a column of their own begin anew as it, and which did (k, bool).
 
     ``price`` (k) is what it costs to give a component up, ``uncovered`` (m) what a component of that one column gains:
     it covers no zero. The cheapest goes for the best column, as long as that pays; of components with a common feature
-    only one goes at a time, because then the prices add up.
+    only one goes at a time, because then the prices add up. The component ``into`` (k; -1: none) takes its features.
     """
     new, fresh, touched = np.array(H, dtype=np.uint8), np.zeros(len(H), bool), np.zeros(H.shape[1], bool)
+    heirs, kept = np.full(len(H), -1) if into is None else into, np.zeros(len(H), bool)
     columns = iter(np.argsort(-uncovered, kind="stable")[: len(H)])
     best = next(columns, None)
     for component in np.argsort(price, kind="stable"):
         if best is None or uncovered[best] <= max(price[component], 0):
             break
+        heir = heirs[component]
+        if kept[component] or (heir >= 0 and fresh[heir]):
+            continue
         if price[component] > 0 and (touched & (new[component] > 0)).any():
             continue
         touched |= new[component] > 0
+        if heir >= 0:
+            new[heir], kept[heir] = new[heir] | new[component], True
         new[component], fresh[component] = 0, True
         new[component, best] = 1
         best = next(columns, None)
     return new, fresh
+
+
+def prices(changes: Changes, H: Array) -> tuple[Array, Array]:
+    """Return at most how many more errors there are without each component, and which one is to take its features.
+
+    Without another in its place (-1) it is what the component saves (:func:`worth`). In a row that uses both nothing is
+    lost with one, in a row that uses one of the two at most an error for each feature: of two that the same rows use,
+    one is enough. What is used costs at least one error, so that of two that cover the same one stays.
+    """
+    rows = np.diag(changes.overlap)
+    apart = rows[:, None] + rows - 2 * changes.overlap
+    shared = H.sum(axis=1, dtype=np.int64)[:, None] * apart
+    np.fill_diagonal(shared, np.iinfo(np.int64).max)
+    alone, heir = worth(changes, H), shared.argmin(axis=1)
+    least = shared[np.arange(len(H)), heir]
+    return np.maximum(np.minimum(alone, least), 1), np.where(least < alone, heir, -1)
 
 
 def worth(changes: Changes, H: Array) -> Array:

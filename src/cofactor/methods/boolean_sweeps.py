@@ -10,7 +10,7 @@ import numpy as np
 from cofactor.boolean.bits import Bits, error, pack
 from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.elbmf import binary
-from cofactor.boolean.sweeps import Changes, changes, choose_all, reseed, uncovered, worth
+from cofactor.boolean.sweeps import Changes, changes, choose_all, prices, reseed, uncovered
 from cofactor.method import Method, Traits, total
 from cofactor.methods.refusals import no_private
 from cofactor.methods.staged import Staged
@@ -26,7 +26,8 @@ class Sweeps:
     sends by how much the error changes with each bit of H, which components share rows, and the ones that no
     component covers, by column; the server sums and flips what cannot raise the total
     (:mod:`cofactor.boolean.sweeps`). A component that no row uses begins anew as the column with most uncovered ones
-    and grows in the next sweep; where no flip helps any more, so does one that saves fewer errors than that column has.
+    and grows in the next sweep; where no flip helps any more, so does one that saves fewer errors than that column has,
+    or whose features another one can take, because the same rows use both.
     Absent clients are not counted: without ``reseeds`` no component begins anew, since what nobody here uses may be
     theirs.
     """
@@ -79,8 +80,10 @@ class Sweeps:
         if not self.reseeds:
             return Shared(H, {"fresh": fresh}, loss=loss, drift=0.0)
         unused = np.diag(found.overlap) == 0
-        price = worth(found, H) if np.array_equal(H, shared.factor) else np.full(self.rank, np.iinfo(np.int64).max)
-        H, fresh = reseed(H, np.where(unused, 0, price), sums["uncovered"])
+        price, heirs = prices(found, H)
+        if not np.array_equal(H, shared.factor):  # they are those of the factor before
+            price[:] = np.iinfo(np.int64).max
+        H, fresh = reseed(H, np.where(unused, 0, price), sums["uncovered"], np.where(unused, -1, heirs))
         return Shared(H, {"fresh": fresh}, loss=loss, drift=0.0)
 
     def factor(self, shared: Shared) -> Array:
