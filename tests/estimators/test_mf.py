@@ -158,7 +158,7 @@ def test_a_new_user_is_served_from_the_factor_alone(R, model):
     np.testing.assert_array_equal(model.recommend(n=5, ratings={**given, 999: 4.0}), model.recommend(3, 5))
     np.testing.assert_array_equal(model.recommend(given, 5), model.recommend(3, 5))
     np.testing.assert_array_equal(model.recommend(n=5, ratings={}), model.recommend("new", 5))
-    with pytest.raises(DataError, match=r"client new: expected ratings in \[0.5, 5\], found 6 for item 1"):
+    with pytest.raises(DataError, match=r"user new: expected ratings in \[0.5, 5\], found 6 for item 1"):
         model.transform({1: 6.0})
 
 
@@ -350,7 +350,7 @@ def test_wrong_splits_are_refused(R):
 def test_duplicates_are_refused_or_averaged():
     twice = (["a", "a", "b"], ["x", "x", "x"], [1.0, 5.0, 4.0])
     with pytest.raises(
-        DataError, match=r"client a: expected one rating per item, found two of item x.*duplicates='mean'"
+        DataError, match=r"user a: expected one rating per item, found two of item x.*duplicates='mean'"
     ):
         FederatedMF(1).fit(twice)
     once = (["a", "b"], ["x", "x"], [3.0, 4.0])
@@ -364,7 +364,7 @@ def test_duplicates_are_refused_or_averaged():
 
 @pytest.mark.parametrize("bad", [6.0, 0.0, np.nan, np.inf])
 def test_ratings_outside_the_declared_range_are_named(bad):
-    with pytest.raises(DataError, match=rf"client b: expected ratings in \[0.5, 5\], found {bad:g} for item y"):
+    with pytest.raises(DataError, match=rf"user b: expected ratings in \[0.5, 5\], found {bad:g} for item y"):
         FederatedMF(1, rating_range=(0.5, 5)).fit((["a", "b"], ["x", "y"], [1.0, bad]))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +199,13 @@ def test_empty_components_are_the_same_for_a_team(home: Path, tmp_path: Path) ->
     config = Config(file, 4, method="k-means", rounds=3)
     three = together(3, lambda engine: fit(config, tmp_path / "three"))[0]
     assert three.evaluation().empty == one.evaluation().empty
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_file_whose_name_is_not_in_utf8_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """It ended in a traceback when the settings were written, and left an empty folder."""
+    file = tmp_path / os.fsdecode(b"caf\xe9.npy")
+    np.save(file, np.ones((4, 3)))
+    with pytest.raises(CofactorError, match=r"caf.udce9.npy': expected a path in UTF-8"):
+        fit(Config([str(file)], 2), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

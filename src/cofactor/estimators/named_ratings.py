@@ -112,7 +112,7 @@ def check_values(users: Any, items: Any, values: Array, limits: tuple[float, flo
     if bad.any():
         e = int(np.flatnonzero(bad)[0])
         raise DataError(
-            f"client {users[e]}: expected ratings in [{low:g}, {high:g}], found {values[e]:g} for item {items[e]} "
+            f"user {users[e]}: expected ratings in [{low:g}, {high:g}], found {values[e]:g} for item {items[e]} "
             f"({int(bad.sum())} such rating(s)); correct them or widen rating_range."
         )
 
@@ -128,7 +128,7 @@ def unique(u: Array, i: Array, values: Array, names: tuple[Array, Array, str]) -
     if duplicates == "error":
         e = int(np.flatnonzero(again)[0])
         raise DataError(
-            f"client {users[u[e]]}: expected one rating per item, found two of item {items[i[e]]}; "
+            f"user {users[u[e]]}: expected one rating per item, found two of item {items[i[e]]}; "
             "take their mean with duplicates='mean'."
         )
     first = np.flatnonzero(np.append(True, ~again))

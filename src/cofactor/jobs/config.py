@@ -256,13 +256,23 @@ class Config(Settings):
 
     def absolute(self) -> Config:
         """Return the same configuration with absolute paths, so that it can be run from anywhere."""
-        return self._moved(lambda path: str(Path(path).resolve()))
+        return self._moved(lambda path: _in_utf8(str(Path(path).resolve())))
 
     def _moved(self, place: Callable[[str], str]) -> Config:
         """Return the same configuration with its paths elsewhere."""
         given = {name: getattr(self, name) for name in ("keys", "ledger", "titles")}
         moved: dict[str, Any] = {name: place(path) for name, path in given.items() if path is not None}
         return replace(self, inputs=[place(path) for path in self.inputs], **moved)
+
+
+def _in_utf8(path: str) -> str:
+    """Refuse a path that no file of a run could name: systems allow any bytes in one."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        text = f"{path!r}: expected a path in UTF-8, found other bytes in it; rename the file or its folder."
+        raise CofactorError(text) from error
+    return path
 
 
 def read(path: Path) -> Config:

@@ -36,7 +36,7 @@ def check(config: Any) -> None:
         raise CofactorError(f"{given[0]} is refused in a private run: noise is made for rows that count once.")
     kind = "gaps" if config.cell_weights else "real"
     if config.kind != kind:
-        fine = "--method exact" if config.cell_weights else "a method for non-negative numbers"
+        fine = "--method exact" if config.cell_weights else "a method for non-negative numbers without gaps"
         raise CofactorError(f"{given[0]}: expected {fine} to go with it, found {config.method!r}.")
     others = [path for path in config.inputs if not path.lower().endswith(LAYERED)]
     if config.cell_weights and others:
