@@ -139,9 +139,14 @@ def test_a_norm_that_squares_raw_values_is_caught(monkeypatch: pytest.MonkeyPatc
 
 # --- two worlds on all messages of a run, by their likelihood ratio ---
 
+FEWER = ("dp-moments by client", "dp-range", "dp-nmf by client")
+"""Sampled less often here: benchmarks/attacks.py has all rows."""
 WORST = {
     "dp-moments": "one-hot, float64, dense",
+    "dp-moments by client": "denormal one-hot, float64, dense",
+    "dp-range": "all sizes, float32, dense",
     "dp-nmf": "orthogonal, float64, dense",
+    "dp-nmf by client": "random, float64, dense",
     "fedavg": "long one-hot, float64, dense",
     "votes": "constant, float64, dense",
 }
@@ -163,7 +168,7 @@ def test_all_messages_of_a_run_together_tell_no_more_than_was_claimed(name: str,
     assert (method.allowance.parts.least > 1) is secure
     assert (method.allowance.parts.least < method.allowance.parts.full) is secure
     data = attack(name, method, WORST[name])
-    found = joint(method, *data, releases=100, everybody=everybody)
+    found = joint(method, *data, releases=25 if name in FEWER else 100, everybody=everybody)
     assert found.passed
     assert found.possible > 0.3 * found.claim  # the attack is one
     broken = joint(method, *data, releases=30, run=scaled(method, 0.1), everybody=everybody)
