@@ -25,6 +25,7 @@ from cofactor.metrics import sum_rmsd
 from cofactor.plan import Stop
 from cofactor.report.html import render
 from cofactor.report.plots import component_rows
+from cofactor.report.words import size
 from cofactor.types import Array, Data
 
 CLIENTS, RANK, ALPHA = 5, 12, 0.1
@@ -145,7 +146,7 @@ def _table(lines: list[Line]) -> Table:
         table.add_column(column, justify="left" if column == "method" else "right")
     for line in lines:
         style = "bold green" if line.name in ("exact", "oneshot") else ""
-        sent = "all rows" if line.bytes is None else f"{line.bytes / 1024:.0f} KiB"
+        sent = "all rows" if line.bytes is None else size(line.bytes)
         cells = (f"{line.error:.4f}", f"{line.ratio:.3f}", sent, str(line.rounds or "-"), f"{line.seconds:.2f}")
         table.add_row(line.name, *cells, style=style)
     return table

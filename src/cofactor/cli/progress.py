@@ -19,6 +19,7 @@ from cofactor.cli.console import Console
 from cofactor.engines.history import Round
 from cofactor.jobs.job import Job
 from cofactor.local.told import LOG
+from cofactor.report.words import size
 from cofactor.types import Shared
 
 SHOWN = 12
@@ -82,7 +83,7 @@ class Progress:
             f"{line.round + 1}/{self.rounds}" if self.rounds else str(line.round + 1),
             self._loss(line),
             "-" if line.drift != line.drift else f"{line.drift:.3g}",
-            _bytes(line.bytes_up + line.bytes_down),
+            size(line.bytes_up + line.bytes_down),
             f"{line.seconds:.2f}",
             str(line.participants),
             self._left(line),
@@ -153,16 +154,3 @@ class _Heard(logging.Handler):
         """Tell how many pieces are done."""
         if isinstance(record.args, tuple) and len(record.args) == 3:
             self.progress.hear(*record.args)  # type: ignore[arg-type]
-
-
-def _bytes(count: float) -> str:
-    """Write a number of bytes for people.
-
-    >>> _bytes(512), _bytes(2_500_000)
-    ('512 B', '2.4 MiB')
-    """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return ""
