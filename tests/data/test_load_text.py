@@ -166,6 +166,8 @@ def test_ratings_of_random_triples(tmp_path):
             "line 4: expected one rating per user and item, found another one of user 'a'",
         ),
         ("u,i,r\na,b,3\na,c,good\n", "line 3: expected a rating, found 'good'"),
+        ("u,i,r\na,b,3\n,c,1\n", "line 3: expected the name of the user, found none"),
+        ("u,i,r\na, ,3\n", "line 2: expected the name of the item, found none"),
         ("u,i,r\na,b,3\na,c\n", "line 3: expected 3 cells as in line 1, found 2"),
         ("u\na\n", r"line 1: expected user,item,rating\[,timestamp\], found 1 cell"),
         ("u,i,r\n", "found none"),
@@ -175,6 +177,14 @@ def test_ratings_of_random_triples(tmp_path):
 def test_bad_ratings(write, text, found):
     with pytest.raises(DataError, match=found):
         load.read_ratings(write(text))
+
+
+@pytest.mark.parametrize("users", [["a", None], [1.0, np.nan]])
+def test_a_rating_in_a_parquet_file_without_a_user_is_nobody_s(tmp_path, users):
+    """The user was called None, or nan."""
+    pd.DataFrame({"user": users, "item": ["x", "y"], "rating": [3, 4]}).to_parquet(tmp_path / "r.parquet")
+    with pytest.raises(DataError, match="line 3: expected the name of the user, found none"):
+        load.read_ratings(tmp_path / "r.parquet")
 
 
 def test_ratings_in_another_format(tmp_path, write):

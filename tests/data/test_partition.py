@@ -77,7 +77,9 @@ def test_sorted_by_gives_each_client_few_labels():
         assert set(shuffled[part]) == {2 * j, 2 * j + 1}
 
 
-@pytest.mark.parametrize("labels", [[1.0, np.nan], ["a", None], pd.Categorical(["a", None])])
+@pytest.mark.parametrize(
+    "labels", [[1.0, np.nan], ["a", None], pd.Categorical(["a", None]), ["a", ""], np.array(["a", " "], object)]
+)
 def test_rows_without_a_label_are_no_client(labels):
     with pytest.raises(DataError, match="expected a label for every row, found rows without"):
         partition.by_group(labels)

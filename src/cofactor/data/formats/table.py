@@ -17,7 +17,7 @@ from cofactor.data.formats.row_blocks import BLOCK_BYTES, RowBlocks, Source
 from cofactor.types import Array, CofactorError, Data, DataError
 
 _NUMBERED = re.compile(r"(id|.*[_ -]id|.*Id|index|row|row[_ ]?(number|nr))", re.ASCII)  # names of columns
-NOT_THERE = ("nan", "NaT", "<NA>")
+NOT_THERE = ("None", "nan", "NaT", "<NA>")
 """What is missing in a column of objects, as it prints."""
 LAZY_BYTES = 1 << 30
 """A dense or CSR matrix that would take more memory than this is left on disk and read in row blocks."""
@@ -123,11 +123,14 @@ def few(texts: Sequence[str], most: int) -> str:
 
 
 def absent(values: Any) -> int:
-    """Return how many names of a column are not there: None, NaN, and what pandas writes for them."""
+    """Return how many names of a column are not there: None, NaN, what pandas writes for them, and text that is blank.
+
+    An empty cell of a csv file is the last of these: nobody is called that.
+    """
     column = np.asarray(values)
-    if column.dtype.kind != "O":
-        return int(np.sum(column != column)) if column.dtype.kind in "fmM" else 0  # noqa: PLR0124
-    return sum(one is None or (not isinstance(one, str) and str(one) in NOT_THERE) for one in column.tolist())
+    if column.dtype.kind in "OUT":
+        return sum(not one.strip() if isinstance(one, str) else str(one) in NOT_THERE for one in column.tolist())
+    return int(np.sum(column != column)) if column.dtype.kind in "fmM" else 0  # noqa: PLR0124
 
 
 def plain(values: Any) -> Array:

@@ -79,7 +79,7 @@ def _stored(file: Any) -> Iterator[Row]:
         columns = batch.to_pydict()
         for cells in zip(*(columns[name] for name in names), strict=True):
             count += 1
-            yield count, [str(cell) for cell in cells]
+            yield count, ["" if cell is None or cell != cell else str(cell) for cell in cells]  # noqa: PLR0124
 
 
 def _places(first: Sequence[str], path: Path, column: str) -> tuple[list[int], bool]:
@@ -141,6 +141,9 @@ def _collect(lines: Iterator[Row], places: Sequence[int], path: Path, column: st
         value = _value(cells[rest[0]], column) if rest else 1.0
         if not np.isfinite(value):
             raise DataError(f"{path}: line {number}: expected {_VALUES[column]}, found {cells[rest[0]]!r}.")
+        if not (cells[user].strip() and cells[item].strip()):
+            who = "item" if cells[user].strip() else "user"
+            raise DataError(f"{path}: line {number}: expected the name of the {who}, found none; drop or name it.")
         out.user.append(out.users.setdefault(cells[user], len(out.users)))
         out.item.append(out.items.setdefault(cells[item], len(out.items)))
         out.value.append(value)
