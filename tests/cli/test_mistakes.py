@@ -175,4 +175,8 @@ def test_no_verb_writes_over_the_data(hospitals: tuple[Path, list[np.ndarray]], 
     for words in (("transform", "made", "new.csv"), ("markers", "made"), ("report", "made")):
         for out in ("ann.csv", "link.csv", *(["new.csv"] if words[0] == "transform" else [])):
             assert "found data that are read; choose another --out" in refused(*words, "--out", out, cwd=tmp_path)
+        error = refused(*words, "--out", "made/factor.tsv", cwd=tmp_path)
+        assert "made/factor.tsv: expected a new file, found one of the run" in error
+    for verb, file in (("markers", "made/markers.tsv"), ("report", "made/report.html")):  # their own, written anew
+        cofactor(verb, "made", "--out", file, cwd=tmp_path)
     assert all((tmp_path / file.name).read_bytes() == file.read_bytes() for file in files)

@@ -205,7 +205,7 @@ def report(
     from cofactor.report.html import render
 
     if out is not None:
-        new_rows.spare(RunFolder.open(run), out)
+        new_rows.spare(RunFolder.open(run), out, own="report.html")
     print(render(run, out, pictures=pictures))
 
 

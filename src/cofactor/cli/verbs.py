@@ -240,7 +240,7 @@ def markers(run: Path, top: int, out: Path | None, *, as_json: bool) -> None:
     folder = RunFolder.open(run)
     found = new_rows.markers(folder, top)
     if out is not None:
-        new_rows.spare(folder, out)
+        new_rows.spare(folder, out, own="markers.tsv")
         with atomic(out) as stream:
             stream.write(to_tsv(found).encode())
     if as_json:

@@ -69,8 +69,14 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None, client
     return NewRows(W, kind.score(kind.tally(method, X, W, H)).error, rows)
 
 
-def spare(folder: RunFolder, out: Path, *read: Path) -> None:
-    """Refuse to write over data, those that are read and the inputs of the run: there may be no other copy of them."""
+def spare(folder: RunFolder, out: Path, *read: Path, own: str = "") -> None:
+    """Refuse to write over data that are read, inputs of the run, and its files: there may be no other copy of them.
+
+    ``own`` is the file of the run that may be written anew.
+    """
+    home, place = folder.path.resolve(), out.resolve()
+    if out.exists() and home in place.parents and place != home / own:
+        raise CofactorError(f"{out}: expected a new file, found one of the run; choose another --out.")
     for path in (*read, *(Path(line.path) for line in folder.manifest_record().inputs if line.path)):
         if out.exists() and path.exists() and out.samefile(path):
             raise CofactorError(f"{out}: expected a file to write to, found data that are read; choose another --out.")
