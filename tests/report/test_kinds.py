@@ -58,6 +58,15 @@ def text_of(page: Path) -> str:
     return re.sub(r"\s+", " ", words.replace("&#39;", "'"))
 
 
+def test_rows_between_centres_belong_to_no_single_one(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(20, 3)))
+    cofactor("fit", "a.npy", "-k", 2, "--method", "simplex", "--rounds", 3, "--out", "run", "-q", cwd=tmp_path)
+    text = text_of(tmp_path / "run" / "report.html")
+    assert "their points between the centres" in text
+    assert "shares of centres add up to 1 in every row" in text
+    assert "nearest centre" not in text
+
+
 def test_a_report_of_another_loss_says_what_it_minimizes(tmp_path: Path) -> None:
     for j in range(2):
         np.save(tmp_path / f"{j}.npy", np.random.default_rng(j).poisson(3.0, (30, 6)))

@@ -74,6 +74,13 @@ DIVERGENT = REAL._replace(
     owns="Own fits are least squares, which is what this error measures; the run minimizes its divergence instead.",
 )
 """Words for a loss that the error does not measure."""
+BETWEEN = MEANINGS["clusters"]._replace(
+    error="Distance of each client's rows to their points between the centres, relative to the size of the rows",
+    alone=OWN + "shares of centres add up to 1 in every row, so components have no other share and no passport.",
+)
+"""Words for rows that lie between centres."""
+OTHERS = {"exact-beta": DIVERGENT, "simplex": BETWEEN}
+"""Words by method, where those of the kind of data would be wrong."""
 
 
 def kind_of(folder: Folder) -> str:
@@ -84,7 +91,7 @@ def kind_of(folder: Folder) -> str:
 
 def meaning(folder: Folder) -> Meaning:
     """Return the words for the data of a run."""
-    found = DIVERGENT if folder.manifest.method == "exact-beta" else MEANINGS[kind_of(folder)]
+    found = OTHERS.get(folder.manifest.method) or MEANINGS[kind_of(folder)]
     lacking = folder.manifest.config.get("features") == "union" and folder.evaluation.match is None
     return found._replace(alone=found.alone or LACKING, pools=False, ranks=False) if lacking else found
 
