@@ -79,13 +79,16 @@ LINES = [
         SUMS,
         later,
     ),
-    Line(
-        ("exact-gaps",),
-        "1 to 20",
-        "b*16*k*m + 72",
-        "b*8*k*m + 64",
-        "128*n*m*k",
-        lambda t, last: t < 20,
+    *(
+        Line(
+            ("exact-gaps",),
+            f"{first_round + 1} to {first_round + 5}",
+            f"b*{2 * runs}*k*m + {8 * runs + 8}",
+            f"b*{runs}*k*m + {16 * runs}" if runs > 1 else "b*k*m + 16",
+            f"{16 * runs}*n*m*k",
+            lambda t, last, begins=first_round: begins <= t < begins + 5,
+        )
+        for first_round, runs in ((0, 8), (5, 4), (10, 2), (15, 1))
     ),
     Line(
         ("exact-gaps",),

@@ -125,6 +125,8 @@ def test_the_best_of_some_starts_goes_on():
         for starts, method in made.items()
     }
     assert max(losses[8]) < 0.1 * min(losses[1])
+    sent = [line.bytes_up for line in run(made[8], Xs, rounds=21, seed=0).history]
+    assert sum(sent[:20]) < 76 * sent[20]  # runs are halved as they go
     short = run(made[8], Xs, rounds=5, seed=0)  # ends during the race, with the best so far
     assert short.factor.shape == (4, 60)
     start = draw.random((4, 60))
