@@ -26,6 +26,7 @@ class Run:
     which they may hold as it is. ``sizes`` says of how many rows each centre is the mean. ``share`` and
     ``stability`` of each component are there where the server knows them; components then come by their share. A
     consensus has a ``silhouette`` of each, and a ``clustergram``: distances between the components of its starts.
+    ``short`` counts clients with too few rows for summaries of as many components as the rank.
     ``unobserved`` are features of which nobody observed a cell, or only in rows of zeros: the factor has 0 there.
     """
 
@@ -41,6 +42,7 @@ class Run:
     remark: str = ""
     empty: tuple[int, ...] = ()
     unsure: tuple[int, ...] = ()
+    short: int = 0
     undrawn: tuple[int, ...] = ()
     single: tuple[int, ...] = ()
     sizes: Array | None = None

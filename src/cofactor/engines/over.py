@@ -249,6 +249,8 @@ def in_order(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str,
     known = {name: memory[name] for name in ("share", "stability", "silhouette", "sizes") if name in memory}
     order = np.argsort(-known["share"], kind="stable") if "share" in known else np.arange(len(factor))
     others = {name: memory[name] for name in ("clustergram",) if name in memory}
+    if "short" in memory:
+        others["short"] = int(memory["short"])
     if "observed" in memory:
         others["unobserved"] = tuple(np.flatnonzero(~memory["observed"]).tolist())
     return factor[order], {name: a[order] for name, a in known.items()} | others

@@ -46,7 +46,7 @@ def tell(line: Round, shared: Shared) -> None:
 def name(outcome: Run, clients: Sequence[Any], kind: Kind) -> None:
     """Warn of clients that had no part, by their names, and of components that are made of nothing, or of one row."""
     mind(outcome.remark)
-    for text in no_part(outcome, clients):
+    for text in [*no_part(outcome, clients), *too_short(outcome)]:
         warnings.warn(text, stacklevel=5)
     if 0 < len(outcome.empty) < len(outcome.factor):  # all of them: see nothing
         those = ", ".join(map(str, outcome.empty))
@@ -73,6 +73,17 @@ def no_part(outcome: Run, clients: Sequence[Any]) -> list[str]:
             f"of them: {', '.join(undrawn)}; raise `rounds` or `participation`."
         )
     return texts
+
+
+def too_short(outcome: Run) -> list[str]:
+    """Say that clients have too few rows for one upload to hold what the rank asks for."""
+    if not outcome.short:
+        return []
+    k = len(outcome.factor)
+    return [
+        f"clients with fewer than {2 * k} rows, twice the components: {outcome.short}. A summary has at most one "
+        "component for two rows, so that theirs leave something out; method 'exact' goes on from there and finds it."
+    ]
 
 
 def lacking(

@@ -133,7 +133,7 @@ class Summarized(Wrapped):
 
     ``method`` is a :class:`OneShot` with a :class:`~cofactor.combine.aggregators.Union`. In the server's memory are
     the ``share`` of every component in what the summaries explain, and its ``stability`` over restarts; of a consensus
-    the ``clustergram`` too.
+    the ``clustergram`` too. ``short`` counts clients with too few rows for a summary of as many components as the rank.
 
     Clients draw the same in every run, so that every seed gives the same components: how far others would be as good is
     what restarts tell, on the union.
@@ -154,4 +154,5 @@ class Summarized(Wrapped):
         memory = {name: a[order] for name, a in known.items() if a is not None}
         if found.clustergram is not None:
             memory["clustergram"] = found.clustergram
+        memory["short"] = np.int64(sum(m.weight // ROWS_PER_COMPONENT < self.method.rank for m in messages))
         return self.method.merged(found.factor[order].astype(messages[0].arrays["factor"].dtype), messages, memory)
