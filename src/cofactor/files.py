@@ -35,6 +35,12 @@ def reached(place: str) -> None:
     """Called between any two steps on the way to the disk, so that tests can end a process at each of them."""
 
 
+def by_time(path: Path, lines: Iterable[str]) -> None:
+    """Write lines of JSON in the order of their ``time``."""
+    ordered = sorted(lines, key=lambda line: str(json.loads(line)["time"]))
+    path.write_text("".join(f"{line}\n" for line in ordered), encoding="utf-8")
+
+
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
     """Say which file could not be written, whatever its name until it is whole; on a full disk nobody else does."""
@@ -180,7 +186,7 @@ def _holder(place: int) -> str:
 def read_toml(path: Path, known: Sequence[str], what: str = "a configuration") -> dict[str, Any]:
     """Read a TOML file; an unknown key is an error that suggests the nearest known one."""
     try:
-        values = tomllib.loads(path.read_text())
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CofactorError(f"{path}: expected {what}, found no such file.") from error
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

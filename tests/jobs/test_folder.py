@@ -14,6 +14,7 @@ from tests.helpers.samples import SAMPLES, write
 
 from cofactor import records
 from cofactor.assurance import ledger
+from cofactor.jobs.client_folder import ClientFolder
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import fit
@@ -216,3 +217,10 @@ def test_a_run_that_has_not_begun_is_taken_back(home: Path, tmp_path: Path) -> N
     (made.path / ledger.FILE).write_text("{}\n")
     made.withdraw()
     assert made.manifest_file.exists()
+
+
+def test_names_of_rows_stay_with_their_codes_whatever_is_in_them(tmp_path: Path) -> None:
+    own = ClientFolder(tmp_path)
+    own.write_codes(np.eye(4), ["a\u2028b", "c\r\nd", "é\x85", "last"])
+    assert own.row_names() == ["a\u2028b", "c d", "é\x85", "last"]
+    assert ClientFolder(tmp_path / "none").row_names() == []

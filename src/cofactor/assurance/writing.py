@@ -109,7 +109,7 @@ class Writer:
 
     def __call__(self, t: int, answers: Sequence[Answer]) -> None:
         """Write down a round: before anything is done with its messages."""
-        with open(self.path, "a") as file:
+        with open(self.path, "a", encoding="utf-8") as file:
             for entry in sent(self.names, t, answers):
                 seal = self.seals.get(entry["client"]) or ledger.begin(self.run, entry["client"])
                 (line,), self.seals[entry["client"]] = chain.extend([entry], seal)

@@ -42,7 +42,7 @@ class Rounds(Controller):
         found = {}
         for name in ("history.jsonl", EVENTS):
             file = self.out / name
-            lines = file.read_text().splitlines() if file.exists() else []
+            lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
             found[name] = lines[int(asked.get(name, 0)) :]
         return found
 

@@ -20,6 +20,7 @@ from cofactor.federation.going_on import copy
 from cofactor.federation.invite import Federation, unreachable
 from cofactor.federation.server_job import EVENTS, event
 from cofactor.federation.terms import RunTerms
+from cofactor.files import by_time
 from cofactor.jobs.folder import RunFolder
 from cofactor.types import CofactorError
 
@@ -37,7 +38,7 @@ Tell = Callable[[str, dict[str, Any]], Any]
 
 def _lines(file: Path) -> list[str]:
     """Return the lines of a file, none of one that is not there."""
-    return file.read_text().splitlines() if file.exists() else []
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 
 class Driver:
@@ -122,7 +123,7 @@ class Driver:
         """Begin anew without some clients; a private run would release its first rounds twice."""
         if self.terms.config.privacy is not None:
             raise CofactorError(f"{', '.join(clients)}: given up, and a private run cannot begin anew.")
-        self.own += (self.out / EVENTS).read_text().splitlines()
+        self.own += (self.out / EVENTS).read_text(encoding="utf-8").splitlines()
         self.terms = self.terms.without(secrets.token_hex(12), clients)
         self.seen = dict.fromkeys(self.seen, 0)
         for name in ("history.jsonl", "manifest.json"):
@@ -164,7 +165,7 @@ class Driver:
         for name, kind in (("history.jsonl", "history"), (EVENTS, "event")):
             for text in found.get(name, []):
                 line = json.loads(text)
-                with open(self.out / name, "a") as file:
+                with open(self.out / name, "a", encoding="utf-8") as file:
                     file.write(text + "\n")
                 self.seen[name] += 1
                 self.tell(kind, line)
@@ -199,7 +200,7 @@ class Driver:
             found = next(iter(where.rglob("run/outcome.json")), None)
             if found is None:
                 return {"state": "short", "text": f"it was {status.removeprefix('FINISHED:').lower()}."}
-            outcome = json.loads(found.read_text())
+            outcome = json.loads(found.read_text(encoding="utf-8"))
             self._progress({name: _lines(found.parent / name)[count:] for name, count in self.seen.items()})
             copy(found.parent, self.out, skip=(found.name,))
             self._merge()
@@ -207,9 +208,7 @@ class Driver:
 
     def _merge(self) -> None:
         """Put what happened to the job among what happened in it, by time."""
-        file = self.out / EVENTS
-        lines = dict.fromkeys([*self.own, *_lines(file)])
-        file.write_text("".join(f"{line}\n" for line in sorted(lines, key=lambda line: str(json.loads(line)["time"]))))
+        by_time(self.out / EVENTS, dict.fromkeys([*self.own, *_lines(self.out / EVENTS)]))
 
     def _delete(self, job: str) -> None:
         """Delete what is stored of a job; one that went with its server has left its terms alone, which FLARE keeps."""
@@ -295,6 +294,6 @@ class Driver:
         """Write down what happens to the job, at once: whoever looks at the page meanwhile should know."""
         line = event("", what)
         self.own.append(json.dumps(line))
-        with open(self.out / EVENTS, "a") as file:
+        with open(self.out / EVENTS, "a", encoding="utf-8") as file:
             file.write(self.own[-1] + "\n")
         self.tell("event", line)

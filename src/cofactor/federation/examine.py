@@ -33,13 +33,15 @@ def examine(path: Path, passphrase: str | None = None) -> list[Finding]:
     """Look at a federation from where one stands: the coordinator's folder, a client's folder, or its invite."""
     if (path / FILE).exists():
         federation = Federation.read(path)
-        root = (path / "root" / "rootCA.pem").read_text()
+        root = (path / "root" / "rootCA.pem").read_text(encoding="utf-8")
         certificates = [path / "root" / "rootCA.pem", path / "server" / "startup" / "server.crt"]
         place = federation.host, federation.port, federation.enrol_port
     elif (path / "startup" / "fed_client.json").exists():
-        service = json.loads((path / "startup" / "fed_client.json").read_text())["servers"][0]["service"]["target"]
+        service = json.loads((path / "startup" / "fed_client.json").read_text(encoding="utf-8"))["servers"][0][
+            "service"
+        ]["target"]
         host, _, port = service.rpartition(":")
-        root, place = (path / "startup" / "rootCA.pem").read_text(), (host, int(port), int(port) + 1)
+        root, place = (path / "startup" / "rootCA.pem").read_text(encoding="utf-8"), (host, int(port), int(port) + 1)
         certificates = [path / "startup" / "client.crt"]
     elif path.is_file():
         invite = Invite.read(path, passphrase)

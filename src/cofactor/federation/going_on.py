@@ -34,7 +34,7 @@ def agreed(terms: RunTerms, said: dict[int, Said], out: Path) -> tuple[Common, s
         dtype = np.result_type(*(one.dtype for one in said.values())).str
         write(file, lambda stream: stream.write(as_json({"names": names, "dtype": dtype}).encode()))
         return found, dtype
-    settled = json.loads(file.read_text())
+    settled = json.loads(file.read_text(encoding="utf-8"))
     first = {j: one for j, one in said.items() if names[j] in settled["names"]}
     late = [names[j] for j in said if j not in first]
     before = common(first, terms.config.features, names)

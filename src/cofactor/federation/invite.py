@@ -94,7 +94,7 @@ class Federation:
         if not (1 <= port < 65535):
             raise CofactorError(f"port: expected 1 to 65534, found {port}.")
         kits.new_root(home / "root", name)
-        root = (home / "root" / "rootCA.pem").read_text()
+        root = (home / "root" / "rootCA.pem").read_text(encoding="utf-8")
         for folder, own in (("server", "server"), ("lead", "client")):
             key = kits.new_key(home / folder / "startup" / f"{own}.key")
             common, role = (host, None) if folder == "server" else (kits.LEAD, "lead")
@@ -114,7 +114,7 @@ class Federation:
         The invite before it is good for nothing then; a certificate that was given for it stays valid until it ends.
         """
         _check_name(client)
-        token, root = secrets.token_hex(32), (self.home / "root" / "rootCA.pem").read_text()
+        token, root = secrets.token_hex(32), (self.home / "root" / "rootCA.pem").read_text(encoding="utf-8")
         made = Invite(self.name, client, self.host, self.port, self.enrol_port, root, token, self.salt)
         told = asdict(made) if passphrase is None else sealed.seal(asdict(made), passphrase)
         clients = [*self.clients, *([] if client in self.clients else [client])]
@@ -230,7 +230,7 @@ def join(invite: Invite, home: Path) -> None:
     """Become a member: make a key here, get a certificate for it, write the folder; nothing happens a second time."""
     startup = home / "startup"
     if (startup / "client.crt").exists():
-        known = (startup / "rootCA.pem").read_text() if (startup / "rootCA.pem").exists() else ""
+        known = (startup / "rootCA.pem").read_text(encoding="utf-8") if (startup / "rootCA.pem").exists() else ""
         if known != invite.root:
             raise CofactorError(f"{home}: is the home of a client of another federation; choose another --home.")
         return

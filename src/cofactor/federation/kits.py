@@ -268,7 +268,7 @@ def _logging() -> dict[str, Any]:
 
 def _write(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=1) + "\n")
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 def der_of(public: Any) -> bytes:

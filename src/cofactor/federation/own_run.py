@@ -56,7 +56,7 @@ class Own:
     @classmethod
     def read(cls, home: Path) -> Own:
         """Read what `cofactor join` wrote."""
-        own = json.loads((home / "local" / "cofactor.json").read_text())
+        own = json.loads((home / "local" / "cofactor.json").read_text(encoding="utf-8"))
         return cls(home, Path(own["data"]), own["salt"], own.get("layer"), tuple(own.get("left_out", ())))
 
     def table(self, *, private: bool) -> Table:
@@ -225,7 +225,7 @@ class OwnRun:
 def kept_once(file: Path, found: Any, *, needed: bool) -> bool:
     """Whether a file says this, which is written the first time; unless ``needed``, a disk that is full is forgiven."""
     if file.exists():
-        return bool(json.loads(file.read_text()) == found)
+        return bool(json.loads(file.read_text(encoding="utf-8")) == found)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic(file) as stream:

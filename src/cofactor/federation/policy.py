@@ -168,7 +168,7 @@ class Policy:
 def spent(home: Path) -> dict[str, float]:
     """Return the epsilon of every private run that this client has taken part in."""
     file = home / SPENT
-    return json.loads(file.read_text()) if file.exists() else {}
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def answer_of(home: Path, run: str) -> str:
@@ -179,7 +179,7 @@ def answer_of(home: Path, run: str) -> str:
 def _answer(home: Path, run: str) -> tuple[str, str]:
     """Return what a person said, and to which terms."""
     file = home / "runs" / run / "approved.txt"
-    answer, _, seen = (file.read_text() if file.exists() else "").partition(" ")
+    answer, _, seen = (file.read_text(encoding="utf-8") if file.exists() else "").partition(" ")
     return answer.strip(), seen.strip()
 
 
@@ -191,7 +191,7 @@ def answer(home: Path, run: str, yes: bool) -> dict[str, Any]:
         raise CofactorError(
             f"run {run}: expected a run that waits for approval; found: {', '.join(waiting) or 'none'}."
         )
-    told = json.loads(asked.read_text())
+    told = json.loads(asked.read_text(encoding="utf-8"))
     with atomic(asked.parent / "approved.txt") as file:
         file.write(f"{'yes' if yes else 'no'} {RunTerms.read(told).digest}".encode())
     return told

@@ -33,7 +33,7 @@ Ask = Callable[[dict[str, str]], int]
 
 def place(home: Path) -> str:
     """Return what tells this machine and folder from every other, and says nothing else of them."""
-    number = MACHINE.read_text() if MACHINE.exists() else ""
+    number = MACHINE.read_text(encoding="utf-8") if MACHINE.exists() else ""
     return hashlib.sha256(json.dumps([number, platform.node(), str(home.resolve())]).encode()).hexdigest()
 
 

@@ -66,7 +66,7 @@ class Log:
 
     def __call__(self, client: str, what: str) -> None:
         """Add a line."""
-        with open(self.file, "a") as file:
+        with open(self.file, "a", encoding="utf-8") as file:
             file.write(json.dumps(event(client, what)) + "\n")
 
 

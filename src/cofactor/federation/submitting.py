@@ -58,7 +58,7 @@ def forget(out: Path, client: str, tell: Tell) -> RunFolder:
 
 def _opened(out: Path, tell: Tell) -> Driver:
     needs_flare()
-    note = json.loads((out / NOTE).read_text())
+    note = json.loads((out / NOTE).read_text(encoding="utf-8"))
     federation, terms = Federation.read(Path(note["home"])), RunTerms.read(note["terms"])
     _reach(federation)
     return Driver(federation, terms, out, tell, asked=note.get("asked"), jobs=note.get("jobs"))

@@ -36,7 +36,7 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def _of_run(folder: Path) -> dict[str, Any]:
-    terms = json.loads((folder / NOTE).read_text())["terms"]
+    terms = json.loads((folder / NOTE).read_text(encoding="utf-8"))["terms"]
     config, history, events = terms["config"], _lines(folder / "history.jsonl"), _lines(folder / EVENTS)
     done = (folder / "evaluation.json").exists()
     last = history[-1] if history else {}
@@ -82,7 +82,7 @@ def _cards(history: list[dict[str, Any]], config: dict[str, Any]) -> list[list[s
 
 def _of_client(home: Path) -> dict[str, Any]:
     runs = sorted((path for path in home.glob("runs/*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
-    own = json.loads((home / "local" / "cofactor.json").read_text())
+    own = json.loads((home / "local" / "cofactor.json").read_text(encoding="utf-8"))
     begun = [run for run in runs if (run / AGREED).exists()]
     left = dict[int, dict[str, Any]]()
     for line in _lines(begun[-1] / ledger.FILE) if begun else []:
@@ -94,10 +94,10 @@ def _of_client(home: Path) -> dict[str, Any]:
         "title": f"client {own.get('client', home.name)}",
         "meta": count + (f"; the private ones cost epsilon {spent:.3g} in all" if spent else ""),
         "runs": [[run.name, _state(home, run), str(_rounds(run))] for run in reversed(runs[-MOST:])],
-        "agreed": _agreed(json.loads((begun[-1] / AGREED).read_text())) if begun else None,
+        "agreed": _agreed(json.loads((begun[-1] / AGREED).read_text(encoding="utf-8"))) if begun else None,
         "sent": [[_when(t), _arrays(arrays)] for t, arrays in list(left.items())[-MOST:]],
         "asked": _asked(home, waiting[0]) if waiting else None,
-        "rules": (home / policy.FILE).read_text(),
+        "rules": (home / policy.FILE).read_text(encoding="utf-8"),
     }
 
 
@@ -135,7 +135,7 @@ def _agreed(plan: dict[str, Any]) -> str:
 
 
 def _asked(home: Path, run: str) -> dict[str, str]:
-    config = json.loads((home / "runs" / run / "asked.json").read_text())["config"]
+    config = json.loads((home / "runs" / run / "asked.json").read_text(encoding="utf-8"))["config"]
     more = f", epsilon {config['epsilon']}" if "epsilon" in config else ", not private"
     text = f"Method {config['method']}, rank {config['rank']}, {config.get('rounds') or 'its own number of'} rounds"
     steps = f", prepared by {config['prepare']}" if "prepare" in config else ""
@@ -147,7 +147,7 @@ def _asked(home: Path, run: str) -> dict[str, str]:
 def _lines(file: Path) -> list[dict[str, Any]]:
     """Return the lines of a file that may be being written to."""
     found = []
-    for line in file.read_text().splitlines() if file.exists() else []:
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
         try:
             found.append(json.loads(line))
         except ValueError:
@@ -157,8 +157,8 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 
 def page(nonce: str) -> bytes:
     """Return the page, with the look of the report."""
-    text = resources.files("cofactor.federation").joinpath("watch.html").read_text()
-    style = resources.files("cofactor.report").joinpath("templates/style.css").read_text()
+    text = resources.files("cofactor.federation").joinpath("watch.html").read_text(encoding="utf-8")
+    style = resources.files("cofactor.report").joinpath("templates/style.css").read_text(encoding="utf-8")
     return text.replace("STYLE", style, 1).replace("NONCE", html.escape(nonce)).encode()
 
 

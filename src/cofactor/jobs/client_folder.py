@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +41,16 @@ class ClientFolder:
         write(self.path / name, lambda file: file.write(as_json(value, indent=1).encode()))
 
     def write_codes(self, W: Array, rows: Sequence[str] | None = None) -> None:
-        """Write the client's codes, and the names of their rows, one on each line."""
+        """Write the client's codes, and the names of their rows, one on each line: a name of several becomes one."""
         write(self.path / "codes.npy", lambda file: np.save(file, W))
         if rows is not None:
-            write(self.path / "rows.txt", lambda file: file.write("".join(f"{name}\n" for name in rows).encode()))
+            lines = "".join(re.sub("[\r\n]+", " ", str(name)) + "\n" for name in rows)
+            write(self.path / "rows.txt", lambda file: file.write(lines.encode()))
+
+    def row_names(self) -> list[str]:
+        """Return the names of the rows of the codes; none where they have no names."""
+        file = self.path / "rows.txt"
+        return file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
 
     def write_own(self, V: Array) -> None:
         """Write what the client adds to the factor for itself (k x m)."""

@@ -123,7 +123,7 @@ class RunFolder:
 
     def manifest(self) -> dict[str, Any]:
         """Read the manifest as it is, for what hashes it."""
-        return json.loads(self.manifest_file.read_text())
+        return json.loads(self.manifest_file.read_text(encoding="utf-8"))
 
     def manifest_record(self) -> Manifest:
         """Read the manifest."""
@@ -156,7 +156,7 @@ class RunFolder:
         """
         for name in ("history.jsonl",) if private else ("history.jsonl", ledger.FILE):
             file = self.path / name
-            lines = file.read_text().splitlines() if file.exists() else []
+            lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
             kept = [line for line in lines if (t := _round(line)) is not None and t < rounds]
             self.write_text(name, "".join(f"{line}\n" for line in kept))
 
@@ -184,7 +184,7 @@ class RunFolder:
 
     def log_round(self, line: Round) -> None:
         """Add one line to the history."""
-        with open(self.path / "history.jsonl", "a") as file:
+        with open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
             file.write(as_json(Line(**line._asdict())))
 
     def log_messages(self, names: Sequence[str]) -> Writer:
@@ -204,7 +204,7 @@ class RunFolder:
     def verify(self) -> ledger.Check:
         """Check the ledger against the manifest, the history and the keys of clients that are here."""
         file, manifest = self.path / "history.jsonl", self.manifest()
-        lines = file.read_text().splitlines() if file.exists() else []
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         rounds = [t for t in map(_round, lines) if t is not None]
         here = {name: self.client(name) for name in manifest.get("keys") or {}}
         own = {name: client.key().public for name, client in here.items() if client.key_file.exists()}

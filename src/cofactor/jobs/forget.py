@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from cofactor.assurance import ledger
 from cofactor.engines.contract import Callback
 from cofactor.engines.recalled import Recalled
+from cofactor.files import by_time
 from cofactor.jobs import uploads
 from cofactor.jobs.client_folder import as_json
 from cofactor.jobs.config import Config
@@ -133,9 +133,9 @@ def keep_before(old: Path, new: Path, happened: Sequence[dict[str, Any]]) -> Non
     for name in ("manifest.json", "history.jsonl", ledger.FILE):
         shutil.copy(old / name, place / name)
     events = new / "events.jsonl"
-    told = [file.read_text() for file in (old / "events.jsonl", events) if file.exists()]
+    told = [file.read_text(encoding="utf-8") for file in (old / "events.jsonl", events) if file.exists()]
     lines = dict.fromkeys([*"".join(told).splitlines(), *(as_json(line).strip() for line in happened)])
-    events.write_text("".join(f"{text}\n" for text in sorted(lines, key=lambda text: str(json.loads(text)["time"]))))
+    by_time(events, lines)
 
 
 def swap(new: Path, out: Path) -> None:

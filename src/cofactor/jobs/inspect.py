@@ -47,7 +47,7 @@ def standing(folder: RunFolder) -> str:
         return f"; `cofactor privacy spend {folder.path}` says what is charged, `cofactor resume` whether it can go on."
     if not any(folder.path.glob("checkpoint*.npz")):
         return f" before a round was saved; `cofactor resume {folder.path}` begins anew."
-    rounds = len((folder.path / "history.jsonl").read_text().splitlines())
+    rounds = len((folder.path / "history.jsonl").read_text(encoding="utf-8").splitlines())
     return f" after round {rounds}; `cofactor resume {folder.path}` goes on there."
 
 

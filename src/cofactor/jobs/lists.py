@@ -42,10 +42,10 @@ def _codes(folder: RunFolder, user: str) -> Array:
     """Return the codes of one user, from the folder of the client that has it."""
     found = []
     for line in folder.manifest_record().inputs:
-        own = folder.client(line.client).path
-        rows = (own / "rows.txt").read_text().splitlines() if (own / "rows.txt").exists() else []
+        own = folder.client(line.client)
+        rows = own.row_names()
         if user in rows:
-            found.append(np.load(own / "codes.npy")[rows.index(user)])
+            found.append(np.load(own.path / "codes.npy")[rows.index(user)])
     if len(found) != 1:
         there = (
             "nobody of that name at the clients whose codes are here" if not found else f"one at {len(found)} clients"

@@ -67,7 +67,7 @@ class Book:
     def ends(self) -> Ends | None:
         """Read the seal; None where there is none, or nothing that is one."""
         try:
-            found = json.loads(self.seal.read_text())
+            found = json.loads(self.seal.read_text(encoding="utf-8"))
             chains = {n: Seal(*s) for n, s in found["chains"].items()}
             return Ends(int(found["at"]), str(found["text"]), chains, dict(found.get("signatures", {})))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -133,10 +133,10 @@ def find(name: str) -> Experiment:
     if name.endswith(".toml"):
         if not Path(name).is_file():
             raise CofactorError(f"{name}: expected a TOML file of an experiment. Found no such file.")
-        return parse(Path(name).read_text(), Path(name).stem)
+        return parse(Path(name).read_text(encoding="utf-8"), Path(name).stem)
     if name not in names():
         raise unknown("experiment", name, names())
-    return parse((resources.files(PACKAGE) / f"{name}.toml").read_text(), name)
+    return parse((resources.files(PACKAGE) / f"{name}.toml").read_text(encoding="utf-8"), name)
 
 
 def parse(text: str, name: str) -> Experiment:

@@ -41,7 +41,7 @@ class Book:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines: dict[str, Settings] = {}
-        for text in path.read_text().splitlines() if path.exists() else []:
+        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
             try:
                 line = json.loads(text)
             except json.JSONDecodeError:  # the end of a line that was being written

@@ -32,5 +32,5 @@ def _why_not(name: str) -> str:
 
 def sources() -> dict[str, str]:
     """Return where each file can be had."""
-    text = (resources.files(PACKAGE) / "data.toml").read_text()
+    text = (resources.files(PACKAGE) / "data.toml").read_text(encoding="utf-8")
     return {name: str(entry) for name, entry in tomllib.loads(text).items()}

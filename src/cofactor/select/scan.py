@@ -28,7 +28,7 @@ from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 JUDGES = 20
 """At most this many clients are asked how well they find the shared components alone."""
 ITERATIONS = 100
-"""Iterations of each fit on all columns: with 200, held-out errors of six data sets move by 1e-4 at most."""
+"""Iterations of each fit on all columns: with 60 and with 200 held-out errors of six data sets differ by .001."""
 
 
 @dataclass(frozen=True)
