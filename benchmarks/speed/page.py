@@ -47,7 +47,8 @@ LIMITS = """## Where the limits are
   products alone, before a sweep.
 - Dense products are shared by our threads, and BLAS has one: by two threads of BLAS the products above took 37 + 35 ms
   of the wall in single precision, by two of ours 30 + 29 (one thread: 62 + 55), and a round 88 and 70 ms (126), .55 of
-  one thread. The table of threads above is older, and of two threads of BLAS.
+  one thread. The table of threads above is one run of seven: .54 to .72, where two of BLAS took .61 and
+  .77.
 - A round on an H200 of 70000 x 784 pixels, k = 50, takes 4.7 ms, of which the device is busy for 1.8: about 150 kernels
   are launched one by one. The server looks at the loss of every round, so that only parts of a round could be a graph.
 - Ten clients begin by default at one upload of what each finds alone, which saves rounds, not seconds: in seconds they
