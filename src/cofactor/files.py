@@ -35,6 +35,11 @@ def reached(place: str) -> None:
     """Called between any two steps on the way to the disk, so that tests can end a process at each of them."""
 
 
+def lines_of(path: Path) -> list[str]:
+    """Return the lines of a text file of a run, none of one that is not there."""
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
 def by_time(path: Path, lines: Iterable[str]) -> None:
     """Write lines of JSON in the order of their ``time``."""
     ordered = sorted(lines, key=lambda line: str(json.loads(line)["time"]))

@@ -73,10 +73,10 @@ def join(
 
     Example: cofactor join alice.cofactor --data mine.h5ad
     """
+    from cofactor.data.formats.table import listed
     from cofactor.federation.start import take_part
 
-    left_out = [name.strip() for name in (leave_out or "").split(",") if name.strip()]
-    take_part(invite, data, home, layer=layer, left_out=left_out, passphrase=passphrase, say=_say)
+    take_part(invite, data, home, layer=layer, left_out=listed(leave_out), passphrase=passphrase, say=_say)
 
 
 def approve(

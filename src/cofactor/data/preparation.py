@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.data.changed import changed
+from cofactor.data.formats.table import listed
 from cofactor.data.steps import KNOWN, Binarize, HighlyVariable, LibrarySize, Log1p, Step, TfIdf
 from cofactor.engines.totals import Question, Sums
 from cofactor.kinds.kind import Kind
@@ -180,7 +181,7 @@ def _applied(step: Step, X: Data) -> Data:
 
 def _steps(given: Any) -> tuple[Step, ...]:
     if given is None or isinstance(given, str):
-        return tuple(_step(word.strip()) for word in (given or "").split(",") if word.strip())
+        return tuple(map(_step, listed(given)))
     steps = tuple(given) if isinstance(given, list | tuple) else (given,)
     for step in steps:
         if type(step) not in KNOWN.values():

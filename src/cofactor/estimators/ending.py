@@ -13,6 +13,7 @@ from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE
 from cofactor.estimators import unobserved
 from cofactor.kinds.kind import Kind, Score
+from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.types import Array, DataError, DisclosureWarning, Shared
 
 ADVICE = {
@@ -46,7 +47,7 @@ def tell(line: Round, shared: Shared) -> None:
 def name(outcome: Run, clients: Sequence[Any], kind: Kind) -> None:
     """Warn of clients that had no part, by their names, and of components that are made of nothing, or of one row."""
     mind(outcome.remark)
-    for text in [*no_part(outcome, clients), *too_short(outcome)]:
+    for text in no_part(outcome, clients):
         warnings.warn(text, stacklevel=5)
     if 0 < len(outcome.empty) < len(outcome.factor):  # all of them: see nothing
         those = ", ".join(map(str, outcome.empty))
@@ -75,13 +76,20 @@ def no_part(outcome: Run, clients: Sequence[Any]) -> list[str]:
     return texts
 
 
-def too_short(outcome: Run) -> list[str]:
+def lacks(
+    outcome: Run, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
+) -> list[str]:
+    """Say which features and clients have no observed cell, and how many clients are too small for their summaries."""
+    return [*unobserved.remarks(outcome.unobserved, features, kind, tallies, clients), *_too_short(outcome)]
+
+
+def _too_short(outcome: Run) -> list[str]:
     """Say that clients have too few rows for one upload to hold what the rank asks for."""
     if not outcome.short:
         return []
-    k = len(outcome.factor)
+    least = ROWS_PER_COMPONENT * len(outcome.factor)
     return [
-        f"clients with fewer than {2 * k} rows, twice the components: {outcome.short}. A summary has at most one "
+        f"clients with fewer than {least} rows, twice the components: {outcome.short}. A summary has at most one "
         "component for two rows, so that theirs leave something out; method 'exact' goes on from there and finds it."
     ]
 
@@ -89,13 +97,13 @@ def too_short(outcome: Run) -> list[str]:
 def lacking(
     outcome: Run, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
 ) -> None:
-    """Refuse data without an observed cell; warn of features and clients without one."""
+    """Refuse data without an observed cell; warn of what they lack (:func:`lacks`)."""
     silent = unobserved.silent(kind, tallies)
     if silent and len(silent) == len(tallies):
         raise DataError(
             "expected cells that were observed, found none: every cell of every client is NaN, or weighs 0."
         )
-    for text in unobserved.remarks(outcome.unobserved, features, kind, tallies, clients):
+    for text in lacks(outcome, kind, tallies, clients, features):
         warnings.warn(text, stacklevel=5)
 
 

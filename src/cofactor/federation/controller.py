@@ -15,6 +15,7 @@ from cofactor.federation import going_on
 from cofactor.federation.server_job import EVENTS, outcome, serve
 from cofactor.federation.terms import RunTerms
 from cofactor.federation.wire import FlareWire
+from cofactor.files import lines_of
 from cofactor.jobs import uploads
 
 PROGRESS, OUTCOME, RESULT = "progress", "outcome.json", "run"
@@ -41,9 +42,7 @@ class Rounds(Controller):
         self.pause = self.pause or asked.get("pause") is True
         found = {}
         for name in ("history.jsonl", EVENTS):
-            file = self.out / name
-            lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-            found[name] = lines[int(asked.get(name, 0)) :]
+            found[name] = lines_of(self.out / name)[int(asked.get(name, 0)) :]
         return found
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:

@@ -20,7 +20,7 @@ from cofactor.federation.going_on import copy
 from cofactor.federation.invite import Federation, unreachable
 from cofactor.federation.server_job import EVENTS, event
 from cofactor.federation.terms import RunTerms
-from cofactor.files import by_time
+from cofactor.files import by_time, lines_of
 from cofactor.jobs.folder import RunFolder
 from cofactor.types import CofactorError
 
@@ -34,11 +34,6 @@ SERVER, BACK = "the server ", "the server answers again"
 """How lines begin that say how the server is; and the last of them, when all is well."""
 Tell = Callable[[str, dict[str, Any]], Any]
 """("history" or "event", the line)."""
-
-
-def _lines(file: Path) -> list[str]:
-    """Return the lines of a file, none of one that is not there."""
-    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 
 class Driver:
@@ -65,7 +60,7 @@ class Driver:
         self.left: dict[str, float] = {}
         self.taken: list[str] = []
         self.session: Any = None
-        self.own = _lines(out / EVENTS)
+        self.own = lines_of(out / EVENTS)
         self.seen = {"history.jsonl": 0, EVENTS: 0}
         self.lost, self.quiet = dict[str, float](), dict[str, float]()
         self.born: Any = None
@@ -123,7 +118,7 @@ class Driver:
         """Begin anew without some clients; a private run would release its first rounds twice."""
         if self.terms.config.privacy is not None:
             raise CofactorError(f"{', '.join(clients)}: given up, and a private run cannot begin anew.")
-        self.own += (self.out / EVENTS).read_text(encoding="utf-8").splitlines()
+        self.own += lines_of(self.out / EVENTS)
         self.terms = self.terms.without(secrets.token_hex(12), clients)
         self.seen = dict.fromkeys(self.seen, 0)
         for name in ("history.jsonl", "manifest.json"):
@@ -201,14 +196,14 @@ class Driver:
             if found is None:
                 return {"state": "short", "text": f"it was {status.removeprefix('FINISHED:').lower()}."}
             outcome = json.loads(found.read_text(encoding="utf-8"))
-            self._progress({name: _lines(found.parent / name)[count:] for name, count in self.seen.items()})
+            self._progress({name: lines_of(found.parent / name)[count:] for name, count in self.seen.items()})
             copy(found.parent, self.out, skip=(found.name,))
             self._merge()
             return outcome
 
     def _merge(self) -> None:
         """Put what happened to the job among what happened in it, by time."""
-        by_time(self.out / EVENTS, dict.fromkeys([*self.own, *_lines(self.out / EVENTS)]))
+        by_time(self.out / EVENTS, dict.fromkeys([*self.own, *lines_of(self.out / EVENTS)]))
 
     def _delete(self, job: str) -> None:
         """Delete what is stored of a job; one that went with its server has left its terms alone, which FLARE keeps."""

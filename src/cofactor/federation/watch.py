@@ -16,6 +16,7 @@ from cofactor.federation import policy
 from cofactor.federation.driver import BACK, NOTE, SERVER
 from cofactor.federation.own_run import AGREED
 from cofactor.federation.server_job import EVENTS
+from cofactor.files import lines_of
 from cofactor.types import CofactorError
 
 MOST = 200
@@ -147,7 +148,7 @@ def _asked(home: Path, run: str) -> dict[str, str]:
 def _lines(file: Path) -> list[dict[str, Any]]:
     """Return the lines of a file that may be being written to."""
     found = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+    for line in lines_of(file):
         try:
             found.append(json.loads(line))
         except ValueError:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cofactor import records
+from cofactor.data.formats.table import listed
 from cofactor.data.preparation import Preparation
 from cofactor.engines.contract import Engine
 from cofactor.engines.named import NAMES, named
@@ -224,7 +225,7 @@ class Config(Settings):
     @property
     def left_out(self) -> list[str]:
         """The columns that are no features."""
-        return [name.strip() for name in (self.leave_out or "").split(",") if name.strip()]
+        return listed(self.leave_out)
 
     @property
     def together(self) -> bool:

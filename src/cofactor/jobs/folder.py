@@ -18,7 +18,7 @@ from cofactor.assurance import ledger, writing
 from cofactor.assurance.writing import Party, Signed, Writer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import Round
-from cofactor.files import held, tsv
+from cofactor.files import held, lines_of, tsv
 from cofactor.jobs import config as configs
 from cofactor.jobs import made_by
 from cofactor.jobs.client_folder import KEY, ClientFolder, as_json, file_name, write
@@ -155,9 +155,7 @@ class RunFolder:
         The ledger of a private run forgets nothing.
         """
         for name in ("history.jsonl",) if private else ("history.jsonl", ledger.FILE):
-            file = self.path / name
-            lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-            kept = [line for line in lines if (t := _round(line)) is not None and t < rounds]
+            kept = [line for line in lines_of(self.path / name) if (t := _round(line)) is not None and t < rounds]
             self.write_text(name, "".join(f"{line}\n" for line in kept))
 
     def withdraw(self) -> None:
@@ -203,9 +201,8 @@ class RunFolder:
 
     def verify(self) -> ledger.Check:
         """Check the ledger against the manifest, the history and the keys of clients that are here."""
-        file, manifest = self.path / "history.jsonl", self.manifest()
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        rounds = [t for t in map(_round, lines) if t is not None]
+        manifest = self.manifest()
+        rounds = [t for t in map(_round, lines_of(self.path / "history.jsonl")) if t is not None]
         here = {name: self.client(name) for name in manifest.get("keys") or {}}
         own = {name: client.key().public for name, client in here.items() if client.key_file.exists()}
         over = [name for name in OVER if (self.path / name).exists()]

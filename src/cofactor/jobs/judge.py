@@ -13,8 +13,7 @@ from cofactor.data.formats.table import few
 from cofactor.engines.history import ENDED
 from cofactor.engines.loop import run
 from cofactor.engines.outcome import Run
-from cofactor.estimators import unobserved
-from cofactor.estimators.ending import too_short
+from cofactor.estimators.ending import lacks
 from cofactor.jobs import preparing
 from cofactor.jobs.conclude import TOP, Finding
 from cofactor.jobs.config import Config
@@ -133,9 +132,9 @@ def evaluation(
 
 
 def _lacking(kind: Kind, findings: Sequence[Finding], outcome: Run, features: Sequence[str] | None) -> list[str]:
-    """Say which features nobody observed, which clients observed nothing, and how many are too small for a summary."""
+    """Say what the data lack, one sentence each."""
     tallies, clients = [found.tally for found in findings], [found.client for found in findings]
-    texts = [*unobserved.remarks(outcome.unobserved, features, kind, tallies, clients), *too_short(outcome)]
+    texts = lacks(outcome, kind, tallies, clients, features)
     return [text[0].upper() + text[1:] for text in texts]
 
 

@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from cofactor.files import lines_of
 from cofactor.reproduce.experiment import Experiment, Settings, key
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -41,7 +42,7 @@ class Book:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines: dict[str, Settings] = {}
-        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        for text in lines_of(path):
             try:
                 line = json.loads(text)
             except json.JSONDecodeError:  # the end of a line that was being written

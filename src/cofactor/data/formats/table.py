@@ -112,6 +112,15 @@ def shown(names: Sequence[str], most: int = 3) -> str:
     return few([repr(name) for name in names], most)
 
 
+def listed(text: str | None) -> list[str]:
+    """Return what commas separate in a text.
+
+    >>> listed("a, b,,c"), listed(None)
+    (['a', 'b', 'c'], [])
+    """
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
 def few(texts: Sequence[str], most: int) -> str:
     """Return the first texts of a list, and how many more there are.
 
