@@ -1,8 +1,14 @@
 """Processes of jobs are forked from one that waits for them: how they end is told, also when that one is gone."""
 
+import json
 import os
+import signal
+import socket
+import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
 pytest.importorskip("nvflare")
@@ -10,6 +16,26 @@ if sys.platform != "linux":
     pytest.skip("only Linux forks", allow_module_level=True)
 
 from cofactor.federation.workers import ClientWorkers, Forked, Nursery
+
+BUSY = """
+import argparse, time
+from pathlib import Path
+
+
+def parse_arguments():
+    return argparse.Namespace(workspace=".", job_id="job")
+
+
+def main(args):
+    while True:  # a step that hears nothing
+        Path("tick").write_text(str(time.monotonic()))
+"""
+NURSE = """
+import socket, sys
+from cofactor.federation import workers
+workers.JOBS["busy"], workers.EARLY = "busy", ()
+workers.nurse(socket.socket(fileno=int(sys.argv[1])), "busy")
+"""
 
 
 def test_a_job_is_forked_and_how_it_ended_is_told(capfd):
@@ -23,3 +49,25 @@ def test_a_job_is_forked_and_how_it_ended_is_told(capfd):
     last.wait()
     assert last.poll() == 1  # it notices by itself that nobody is there any more, and ends
     assert nursery.fork(["--unknown"], dict(os.environ)) is None
+
+
+def test_a_job_in_the_middle_of_a_step_does_not_outlive_the_client(tmp_path):
+    """It went on at full speed until its step was done, for nobody, after `join` was stopped."""
+    (tmp_path / "busy.py").write_text(BUSY)
+    tick, (here, there) = tmp_path / "tick", socket.socketpair()
+    with there:
+        command = [sys.executable, "-c", NURSE, str(there.fileno())]
+        nurse = subprocess.Popen(command, pass_fds=[there.fileno()], cwd=tmp_path)
+    with nurse, here, here.makefile("rw") as line:  # `here` is closed first, as that of a client that is gone
+        line.write(json.dumps([[], {"PATH": os.environ["PATH"]}]) + "\n")
+        line.flush()
+        pid = json.loads(line.readline())[0]
+        while not tick.exists():
+            assert nurse.poll() is None
+            time.sleep(0.02)
+    for _ in range(500):
+        if not psutil.pid_exists(pid):
+            return
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    raise AssertionError("it still runs")

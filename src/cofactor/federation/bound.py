@@ -14,14 +14,18 @@ import sys
 import threading
 
 
-def _end_with_parent() -> None:
-    """Wait for the other end of the pipe to close, and end at once: what must survive that is on the disk."""
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os._exit(1)
+def end_with(pipe: int) -> None:
+    """End this process as soon as nobody holds the other end of a pipe: what must survive that is on the disk."""
+
+    def wait() -> None:
+        while os.read(pipe, 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with(sys.stdin.fileno())
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -3,7 +3,8 @@
 FLARE starts a new Python for each job at each client, which reads NVIDIA FLARE, this package and its compilers anew:
 seconds of work, every time. Here one process (``python -m cofactor.federation.workers``) reads them once, when the
 client or the server is started, and waits; every job is a fork of it, in a session of its own. It ends with the process
-that started it, and what it has forked notices that and ends, too. Nothing is drawn at random before a fork.
+that started it, and what it has forked ends with it, also in the middle of a step: FLARE asks a job whose parent is gone
+to stop, which a step does not hear. Nothing is drawn at random before a fork.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from nvflare.fuel.f3.mpm import MainProcessMonitor
 from nvflare.utils.job_launcher_utils import generate_client_command, generate_server_command, get_credential_env
 from nvflare.utils.process_utils import ProcessAdapter
 
+from cofactor.federation.bound import end_with
 from cofactor.local.updates import HALS
 from cofactor.types import Stats
 
@@ -164,7 +166,7 @@ def nurse(line: socket.socket, module: str) -> None:
     for name in (module, JOBS[module], *EARLY):
         importlib.import_module(name)
     HALS()(np.ones((2, 2)), Stats(np.eye(2), np.ones((2, 2))))  # numba reads itself at its first call
-    children, (bell, ringer) = set[int](), socket.socketpair()
+    children, (bell, ringer), (life, held) = set[int](), socket.socketpair(), os.pipe()
     for end in (bell, ringer):
         end.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -186,6 +188,8 @@ def nurse(line: socket.socket, module: str) -> None:
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     signal.signal(signal.SIGINT, signal.default_int_handler)
                     os.close(line.detach())
+                    os.close(held)  # by nobody but this process's parent, whose end closes it
+                    end_with(life)
                     _run(module, *json.loads(text))
                 children.add(pid)
                 _say(told, pid, None)
