@@ -96,6 +96,7 @@ def test_records_ledger_and_report_say_so_and_it_can_be_done_again(home):
     assert [line.client for line in folder.inputs()] == ["alice", "carol", "dave"]
     assert (home / "run" / "forgotten" / "1" / "ledger.jsonl").read_text() == before
     assert RunFolder.open(home / "run" / "forgotten" / "1").verify().ok
+    assert {path.name for path in (home / "run" / "forgotten" / "1").iterdir()} == {"manifest.json", "ledger.jsonl"}
     assert f"<bdi>bob</bdi></th><td>{MERGED}" in (home / "run" / "report.html").read_text()
     assert "bob was forgotten" in cofactor("ledger", "show", "run", cwd=home).stdout
     cofactor("forget", "run", "--client", "carol", cwd=home)

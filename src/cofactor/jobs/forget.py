@@ -26,7 +26,12 @@ from cofactor.methods import catalog
 from cofactor.types import CofactorError
 
 BEFORE = "forgotten"
-"""Folder in a run folder: manifest, history and ledger of what the run was before, which stay true."""
+"""Folder in a run folder: manifest and ledger of what the run was before, which stay true.
+
+They name the client that was forgotten, and must: whoever has to show that it was, and what had left before, has
+nothing else. The chains of the ledger begin at the whole manifest. What was computed from its rows (factor, uploads,
+codes, losses of the rounds) is not kept.
+"""
 MERGED = "was forgotten: the uploads of the others were merged anew, and its own was deleted"
 CONTINUED = "was forgotten: rounds went on over the statistics of the others"
 WORDS = "a client of it cannot be taken out again. Only a new run without it forgets"
@@ -125,12 +130,12 @@ def event(client: str, how: str) -> dict[str, str]:
 
 
 def keep_before(old: Path, new: Path, happened: Sequence[dict[str, Any]]) -> None:
-    """Keep what the records of the run said before, without factor, uploads, codes; and add lines of what happened."""
+    """Keep what was agreed and what had left before, and nothing that was computed; add lines of what happened."""
     if (old / BEFORE).exists():
         shutil.copytree(old / BEFORE, new / BEFORE)
     place = new / BEFORE / str(1 + len(list((new / BEFORE).glob("*"))))
     place.mkdir(parents=True)
-    for name in ("manifest.json", "history.jsonl", ledger.FILE):
+    for name in ("manifest.json", ledger.FILE):
         shutil.copy(old / name, place / name)
     events = new / "events.jsonl"
     told = [file.read_text(encoding="utf-8") for file in (old / "events.jsonl", events) if file.exists()]
