@@ -3,8 +3,8 @@
 FLARE starts a new Python for each job at each client, which reads NVIDIA FLARE, this package and its compilers anew:
 seconds of work, every time. Here one process (``python -m cofactor.federation.workers``) reads them once, when the
 client or the server is started, and waits; every job is a fork of it, in a session of its own. It ends with the process
-that started it, and what it has forked ends with it, also in the middle of a step: FLARE asks a job whose parent is gone
-to stop, which a step does not hear. Nothing is drawn at random before a fork.
+that started it, and what it has forked ends with it, also in the middle of a step: FLARE asks a job whose parent is
+gone to stop, which a step does not hear. Nothing is drawn at random before a fork.
 """
 
 from __future__ import annotations
