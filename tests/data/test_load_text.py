@@ -147,6 +147,59 @@ def test_rating_columns(write, text):
     np.testing.assert_array_equal(table.X.toarray(), [[0, 4], [3, 0]])
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["item,when,user,stars", "client,user_id,item,rating", "movie,date,rating,user,value"],
+)
+def test_columns_of_ratings_are_where_the_header_says(write, header):
+    """Where a header named all but the times, users, items and times were read by position: times were ratings."""
+    lines = [
+        {"user": "u2", "item": "i1", "rating": "3", "time": "7"},
+        {"user": "u1", "item": "i2", "rating": "4", "time": "9"},
+    ]
+    means = {"stars": "rating", "movie": "item", "user_id": "user", "when": "time", "date": "time"}
+    names = header.split(",")
+    body = "".join(",".join(line.get(means.get(name, name), "1") for name in names) + "\n" for line in lines)
+    table = load.read_ratings(write(f"{header}\n{body}"))
+    assert (table.row_names, table.feature_names) == (["u1", "u2"], ["i1", "i2"])
+    np.testing.assert_array_equal(table.X.toarray(), [[0, 4], [3, 0]])
+    if "when" in names:
+        times = load.read_ratings(write(f"{header}\n{body}"), column="timestamp")
+        assert (times.row_names, times.feature_names) == (["u1", "u2"], ["i1", "i2"])
+        np.testing.assert_array_equal(times.X.data, [9, 7])
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "found"),
+    [
+        (
+            "movie,uid,rating\nm,u,3\n",
+            "rating",
+            "column that is called user .*, found 'movie', 'uid', 'rating'; rename it",
+        ),
+        ("movie,zeit,user,stars\nm,1,u,3\n", "timestamp", "column that is called timestamp"),
+        ("user,item,date,much\nu,m,1,3\n", "rating", "column that is called rating"),
+    ],
+)
+def test_a_column_of_ratings_is_not_guessed_where_another_one_stands(write, text, column, found):
+    """Films were users, and users films."""
+    with pytest.raises(DataError, match=found):
+        load.read_ratings(write(text), column=column)
+
+
+def test_clicks_have_times_come_in_any_order_and_add_up(write):
+    """Two columns were users and items whatever their header said; with times, these were ratings."""
+    for text in ("item,user\nx,a\ny,a\nx,b\nx,b\n", "date,item,user\n1,x,a\n2,y,a\n3,x,b\n5,x,b\n"):
+        with pytest.warns(UserWarning, match="no column of ratings: every line counts as 1, as models"):
+            clicks = load.read_ratings(write(text), duplicates="sum")
+        assert (clicks.row_names, clicks.feature_names) == (["a", "b"], ["x", "y"])
+        np.testing.assert_array_equal(clicks.X.toarray(), [[1, 1], [2, 0]])
+    with pytest.warns(UserWarning, match="every line counts as 1, the first one too, as models"):
+        assert load.read_ratings(write("film,person\nx,a\n")).row_names == ["film", "x"]
+    times = load.read_ratings(write(text), column="timestamp", duplicates="sum")
+    np.testing.assert_array_equal(times.X.data, [1, 2, 4])  # the mean, in the order of the clicks
+
+
 def test_ratings_of_random_triples(tmp_path):
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"u": rng.integers(0, 30, 500), "i": rng.integers(0, 40, 500), "r": rng.integers(1, 6, 500)})
@@ -191,7 +244,7 @@ def test_ratings_in_another_format(tmp_path, write):
     np.save(tmp_path / "x.npy", np.eye(2))
     with pytest.raises(DataError, match=r"expected ratings as .csv, .csv.gz, .tsv, .tsv.gz, .parquet, found .npy"):
         load.read_ratings(tmp_path / "x.npy")
-    with pytest.raises(CofactorError, match=r"duplicates must be 'error' or 'mean'. Found 'last'"):
+    with pytest.raises(CofactorError, match=r"duplicates must be 'error', 'mean' or 'sum'. Found 'last'"):
         load.read_ratings(write("a,b,3\n"), duplicates="last")
 
 

@@ -229,6 +229,15 @@ def test_data_frames_of_triples_are_read_by_the_names_of_their_columns(R):
         named.predict("u003")
 
 
+def test_clicks_of_a_data_frame_have_groups_by_name_and_add_up():
+    """Groups by the name of a column asked for ratings, which clicks do not have."""
+    clicks = pd.DataFrame({"user": list("aabbcc"), "item": list("xxxyxy"), "shop": list("mmmmnn")})
+    counted = clicks.drop_duplicates().assign(rating=[2.0, 1.0, 1.0, 1.0, 1.0])
+    settings = {"implicit": True, "duplicates": "sum", "rounds": 3, "tol": 0, "random_state": 0}
+    models = [FederatedMF(1, **settings).fit(data, groups="shop") for data in (clicks, counted)]
+    np.testing.assert_array_equal(models[0].codes_, models[1].codes_)
+
+
 @pytest.mark.filterwarnings("ignore:recommend")
 def test_batches_are_the_lists_of_their_users(R, model):
     batch = model.recommend([3, 5, "nobody"], 4)
@@ -387,8 +396,8 @@ def test_wrong_options_are_named(R, model):
         FederatedMF(2, method="exact").fit(R)
     with pytest.raises(CofactorError, match=r"Staged.* is a method of FederatedNMF, and this is FederatedMF"):
         FederatedMF(2, method=catalog.make("exact", 2)).fit(R)
-    with pytest.raises(CofactorError, match="expected 'error' or 'mean', found 'sum'"):
-        FederatedMF(2, duplicates="sum").fit(R)
+    with pytest.raises(CofactorError, match="expected 'error', 'mean' or 'sum', found 'last'"):
+        FederatedMF(2, duplicates="last").fit(R)
     with pytest.raises(CofactorError, match=r"groups: expected one label per row \(120\)"):
         FederatedMF(2).fit(R, groups=[1, 2])
     with pytest.raises(CofactorError, match="n must be at least 1"):

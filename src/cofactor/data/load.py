@@ -87,17 +87,17 @@ def read(
 def read_ratings(path: PathLike, *, duplicates: str = "error", column: str = "rating") -> Table:
     """Read rating triples ``user,item,rating[,timestamp]`` as CSR (users x items): csv, tsv, zipped or not, parquet.
 
-    Columns are found by their header names, else by position; of two columns, users and items, every line is a 1.
-    Ratings of one user and item that occur again are an error, or their mean is taken. Users and items are in the order
-    of their names. ``column="timestamp"`` gives the times (numbers, or dates in ISO 8601) in place of the ratings,
-    entry by entry.
+    Columns are found by their header names, else by position; where users and items have no ratings, every line is a 1.
+    Ratings of one user and item that occur again are an error, or their mean or sum is taken. Users and items are in
+    the order of their names. ``column="timestamp"`` gives the times (numbers, or dates in ISO 8601) in place of the
+    ratings, entry by entry.
     """
     path = Path(path)
     _check_exists(path)
     if not path.name.lower().endswith(_RATED):
         raise DataError(f"{path}: expected ratings as {', '.join(_RATED)}, found {path.suffix or 'no suffix'}.")
-    if duplicates not in ("error", "mean"):
-        raise CofactorError(f"duplicates must be 'error' or 'mean'. Found {duplicates!r}.")
+    if duplicates not in triples.DUPLICATES:
+        raise CofactorError(f"duplicates must be 'error', 'mean' or 'sum'. Found {duplicates!r}.")
     if column not in ("rating", "timestamp"):
         raise CofactorError(f"column must be 'rating' or 'timestamp'. Found {column!r}.")
     with _readable(path, path.suffix):

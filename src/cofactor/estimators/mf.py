@@ -56,7 +56,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
     users_as_clients : whether every user is a client of its own. The model is the same, and far more is sent; where
         clients answer for themselves (participation, dropouts) this is what makes users do so.
     rating_range : (lowest, highest) rating; others are refused, and predictions are cut to it. None declares nothing.
-    duplicates : "error" or "mean": what to do with several ratings of one item by one user.
+    duplicates : "error", "mean" or "sum": what to do with several ratings of one item by one user.
     random_state : seed; an int gives the same numbers everywhere.
     engine : what carries the messages; None runs all clients in this process.
     secure : add messages up under masks, so that only their sum can be seen (3 clients or more).

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.data.formats.table import absent, plain
-from cofactor.data.formats.triples import places_of
+from cofactor.data.formats.triples import DUPLICATES, merged, places_of
 from cofactor.data.tables import is_frame
 from cofactor.ratings import observed
 from cofactor.types import Array, CofactorError, DataError
@@ -27,11 +27,11 @@ def read(
 ) -> Ratings:
     """Return ratings from a sparse matrix, a data frame, or a tuple (users, items, ratings) of equally long lists.
 
-    ``duplicates`` says what two ratings of one pair are: "error", or their "mean". ``limits`` is the declared range.
-    With ``counts`` users and items alone are clicks, each of which counts as 1.
+    ``duplicates`` says what two ratings of one pair are: "error", or their "mean" or "sum". ``limits`` is the declared
+    range. With ``counts`` users and items alone are clicks, each of which counts as 1.
     """
-    if duplicates not in ("error", "mean"):
-        raise CofactorError(f"duplicates: expected 'error' or 'mean', found {duplicates!r}.")
+    if duplicates not in DUPLICATES:
+        raise CofactorError(f"duplicates: expected 'error', 'mean' or 'sum', found {duplicates!r}.")
     if isinstance(R, list) and R and is_frame(R[0]):
         raise DataError(f"expected one data frame of triples, found a list of {len(R)}; use pd.concat, and groups.")
     if isinstance(R, list):
@@ -118,7 +118,7 @@ def check_values(users: Any, items: Any, values: Array, limits: tuple[float, flo
 
 
 def unique(u: Array, i: Array, values: Array, names: tuple[Array, Array, str]) -> tuple[Array, Array, Array]:
-    """Refuse or average several ratings of one pair."""
+    """Refuse, average or add up several ratings of one pair."""
     users, items, duplicates = names
     order = np.lexsort((i, u))
     u, i, values = u[order], i[order], values[order]
@@ -129,11 +129,10 @@ def unique(u: Array, i: Array, values: Array, names: tuple[Array, Array, str]) -
         e = int(np.flatnonzero(again)[0])
         raise DataError(
             f"user {users[u[e]]}: expected one rating per item, found two of item {items[i[e]]}; "
-            "take their mean with duplicates='mean'."
+            "take their mean with duplicates='mean', of clicks their sum with 'sum'."
         )
     first = np.flatnonzero(np.append(True, ~again))
-    counts = np.diff(np.append(first, len(values)))
-    return u[first], i[first], np.add.reduceat(values, first) / counts.astype(values.dtype)
+    return u[first], i[first], merged(values, first, duplicates)
 
 
 def rows_of(n: int, groups: Any, *, apart: bool = False) -> list[Array]:
@@ -154,7 +153,7 @@ def labels_of(R: Any, column: str, users: Array) -> Array:
     if not is_frame(R) or column not in [str(name) for name in R.columns]:
         found = f"none among {', '.join(map(str, R.columns))}" if is_frame(R) else type(R).__name__
         raise DataError(f"groups: expected a data frame with a column {column!r}, found {found}.")
-    owner, labels = places(names(triples(R)[0]), users), names(plain(R[column]))
+    owner, labels = places(names(triples(R, "user")[0]), users), names(plain(R[column]))
     first = np.empty(len(users), labels.dtype)
     first[owner[::-1]] = labels[::-1]
     if (moved := np.flatnonzero(first[owner] != labels)).size:

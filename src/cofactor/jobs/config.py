@@ -33,7 +33,7 @@ CHOICES = {
     "by": ("iid", "dirichlet", "sorted", "rows"),
     "features": ("same", "intersection", "union", "position"),
     "engine": NAMES,
-    "duplicates": ("error", "mean"),
+    "duplicates": ("error", "mean", "sum"),
     "holdout": ("time", "random", "user"),
 }
 GAPS = "exact-gaps"

@@ -79,7 +79,7 @@ class Settings:
     titles: str | None = option(None, "With --ratings: a table id,title of the items, for lists and the report.")
     holdout: str | None = option(None, "With --ratings: hold some out to judge by; time, random or user.")
     holdout_share: float = option(0.2, "With --holdout: the share held out.")
-    duplicates: str = option("error", "With --ratings: ratings given twice; error or mean.")
+    duplicates: str = option("error", "With --ratings: ratings given twice; error, mean, or sum of clicks.")
     epsilon: float | None = option(None, "Privacy: the total of the whole run.")
     delta: float | None = option(None, "With --epsilon: below 1 / number of units.")
     unit: str | None = option(

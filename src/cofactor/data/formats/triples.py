@@ -24,10 +24,11 @@ _WORDS = {
     "item": ("item", "itemid", "movie", "movieid", "product", "productid", "book", "bookid", "isbn", "asin"),
     "rating": ("rating", "score", "stars", "value", "overall"),
     "title": ("title", "name", "label", "itemname", "description"),
-    "timestamp": ("timestamp", "time", "date", "unixtime", "unixreviewtime"),
+    "timestamp": ("timestamp", "time", "date", "datetime", "when", "unixtime", "unixreviewtime"),
 }
 
 _ORDER = ("user", "item", "rating", "timestamp")
+DUPLICATES = ("error", "mean", "sum")  # what several ratings of one item by one user are
 _VALUES = {"rating": "a rating", "timestamp": "a timestamp (seconds, or a date as 2024-05-31 or 2024-05-31 12:00:00)"}
 
 
@@ -58,7 +59,8 @@ def read_triples(path: Path, duplicates: str, column: str = "rating") -> Table:
         triples = _collect(checked, places, path, column)
     if not triples.line:
         raise DataError(f"{path}: expected lines of user,item,rating below the header, found none.")
-    return _matrix(triples, duplicates, path)
+    times = column == "timestamp"  # of several ratings the mean one, also where they are added up
+    return _matrix(triples, "mean" if times and duplicates == "sum" else duplicates, path)
 
 
 @contextmanager
@@ -85,24 +87,39 @@ def _stored(file: Any) -> Iterator[Row]:
 def _places(first: Sequence[str], path: Path, column: str) -> tuple[list[int], bool]:
     """Return the columns of user, item and what is read, and whether the first line is a header.
 
-    Of two columns, users and items, nothing is read: every line counts as 1.
+    Where users and items have no ratings beside them, nothing is read: every line counts as 1.
     """
-    wanted = ("user", "item", column)
-    if len(first) == 2 and column == "rating":
-        said = f"{path}: no column of ratings: every line counts as 1, as models of clicks take it (option alpha)."
+    named = dict(zip(_ORDER, places_of(first, _ORDER), strict=True))
+    taken = [place for place in named.values() if place is not None]
+    if column == "rating" and (len(first) == 2 or (named["rating"] is None and len(taken) == len(first))):
+        header = named["user"] is not None and named["item"] is not None
+        also = "" if header else ", the first one too"
+        said = (
+            f"{path}: no column of ratings: every line counts as 1{also}, as models of clicks take it (option alpha)."
+        )
         warnings.warn(said, UserWarning, stacklevel=4)
-        return [0, 1], None not in places_of(first, wanted[:2])
-    by_position = [_ORDER.index(name) for name in wanted]
-    if len(first) < max(3, by_position[-1] + 1):
+        return [_place(name, named[name] if header else None, [], first, path) for name in ("user", "item")], header
+    if len(first) < (4 if column == "timestamp" and named[column] is None else 3):
         shown = "user,item,rating[,timestamp]" if column == "rating" else "user,item,rating,timestamp"
         times = "" if column == "rating" else " Without times, hold out at random: --holdout random."
         raise DataError(f"{path}: line 1: expected {shown}, found {len(first)} cell(s).{times}")
+    wanted = ("user", "item", column)
     if is_number(first[2]):
-        return by_position, False
-    found = places_of(first, wanted)
-    if None in found:
-        found = [*by_position]  # a header in other words: by position
-    return [i for i in found if i is not None], True
+        return [_ORDER.index(name) for name in wanted], False
+    return [_place(name, named[name], taken, first, path) for name in wanted], True
+
+
+def _place(what: str, found: int | None, taken: Sequence[int], header: Sequence[str], path: Path) -> int:
+    """Return the column that a header names; in other words: its usual place, unless that is another's by name."""
+    if found is not None:
+        return found
+    if (place := _ORDER.index(what)) in taken:
+        shown = ", ".join(map(repr, header[:8]))
+        raise DataError(
+            f"{path}: line 1: expected a column that is called {what} (or {', '.join(_WORDS[what][1:4])}), "
+            f"found {shown}; rename it."
+        )
+    return place
 
 
 def places_of(header: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
@@ -112,7 +129,7 @@ def places_of(header: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
     [1, None]
     """
     plain = [name.lower().replace("_", "").replace(" ", "").replace("-", "") for name in header]
-    return [next((i for i, name in enumerate(plain) if name in _WORDS[what]), None) for what in wanted]
+    return [next((plain.index(word) for word in _WORDS[what] if word in plain), None) for what in wanted]
 
 
 def are_triples(path: Path) -> bool:
@@ -175,11 +192,21 @@ def _matrix(triples: _Triples, duplicates: str, path: Path) -> Table:
         if duplicates == "error":
             again = np.setdiff1d(np.arange(len(value)), first)[0]
             _refuse(users[row[again]], items[column[again]], triples.line[order[again]], path)
-        value = np.add.reduceat(value, first) / np.diff(np.append(first, len(value)))
+        value = merged(value, first, duplicates)
         row, column = row[first], column[first]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(users)))])
     X = sparse.csr_matrix((value, column, indptr), shape=(len(users), len(items)))
     return Table(X, items, users, {"user": np.array(users)})
+
+
+def merged(values: Array, first: Array, duplicates: str) -> Array:
+    """Return one value for every run of values that begins at ``first``: their mean, or their sum.
+
+    >>> merged(np.array([1.0, 1.0, 4.0]), np.array([0, 2]), "sum").tolist()
+    [2.0, 4.0]
+    """
+    total = np.add.reduceat(values, first)
+    return total if duplicates == "sum" else total / np.diff(np.append(first, len(values))).astype(values.dtype)
 
 
 def _sorted(known: dict[str, int], codes: array[int]) -> tuple[list[str], Array]:
@@ -194,5 +221,5 @@ def _sorted(known: dict[str, int], codes: array[int]) -> tuple[list[str], Array]
 def _refuse(user: str, item: str, line: int, path: Path) -> NoReturn:
     raise DataError(
         f"{path}: line {line}: expected one rating per user and item, found another one of user {user!r} and item "
-        f"{item!r}; take their mean: --duplicates mean, or duplicates='mean' in Python."
+        f"{item!r}; take their mean: --duplicates mean, or duplicates='mean' in Python; of clicks their sum: sum."
     )
