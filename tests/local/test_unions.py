@@ -5,6 +5,7 @@ import pytest
 
 from cofactor import run
 from cofactor.combine import summaries
+from cofactor.local import unions
 from cofactor.local.refit import refit
 from cofactor.local.stats import squares
 from cofactor.local.unions import Descent, Stacked
@@ -84,3 +85,22 @@ def test_a_union_of_one_row_per_client_is_its_own_factor():
     rows, V = one.drawn(4, np.random.default_rng(0))
     np.testing.assert_allclose(np.einsum("cpr,cps->crs", V, V), np.ones((3, 1, 1)))
     assert rows.square == pytest.approx(one.square)
+
+
+def test_a_search_gets_out_of_a_minimum_in_which_one_component_is_two_and_two_are_one():
+    """A strong one in halves, two weak ones in one: no descent leaves it."""
+    rng = np.random.default_rng(0)
+    H = rng.exponential(size=(6, 40)) * (rng.uniform(size=(6, 40)) < 0.4)
+    H[0] *= 5
+    W = rng.exponential(size=(4, 30, 6)) * (rng.uniform(size=(4, 30, 6)) < 0.4)
+    union = Stacked(W @ H + 0.02 * rng.exponential(size=(4, 30, 40)), np.tile(np.eye(30), (4, 1, 1)))
+    half = np.arange(40) % 2 == 0
+    stuck = Descent(union, np.vstack([H[0] * half, H[0] * ~half, H[1:4], H[4] + H[5]])).advance(200)
+    planted = Descent(union, H.copy()).advance(200)
+    assert stuck.loss > 3 * planted.loss
+    assert unions._renewed(stuck, 6).advance(60).loss < 1.05 * planted.loss
+
+
+def test_a_run_in_which_nothing_pays_stays_as_it_is(union):
+    best = Descent(summaries.stacked(union), np.random.default_rng(0).uniform(size=(1, 30))).advance(60)
+    assert unions._renewed(best, 6) is best

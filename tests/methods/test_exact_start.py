@@ -106,3 +106,24 @@ def test_dense_and_sparse_and_both_precisions_have_the_same_order():
     first, *others = (FederatedNMF(5, random_state=0, tol=1e-5, rounds=200).fit(one).components_ for one in made)
     for other in others:
         assert np.sum(first * other, axis=1).min() > 0.999
+
+
+def own_topics(seed):
+    """Counts of 300 words: four topics that all of eight clients have, and two of each client's own."""
+    rng = np.random.default_rng(seed)
+    H = rng.dirichlet(np.full(300, 0.02), size=20)
+    Xs = []
+    for j in range(8):
+        mine = [0, 1, 2, 3, 4 + 2 * j, 5 + 2 * j]
+        length = rng.lognormal(np.log(120), 0.5, size=(100, 1))
+        Xs.append(sparse.csr_matrix(rng.poisson(length * (rng.dirichlet(np.full(6, 0.3), size=100) @ H[mine])) * 1.0))
+    return Xs, normalize(H)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_topics_of_single_clients_are_found_beside_those_of_all(seed):
+    """At the rank of all of them a search easily ends with a strong topic split and two weak ones in one."""
+    Xs, H = own_topics(seed)
+    found = run(catalog.make("exact", 20), Xs, rounds=60, stop=1e-4)
+    planted = run(Summed(20), Xs, rounds=60, stop=1e-4, start=H)
+    assert found.history[-1].loss <= 1.004 * planted.history[-1].loss
