@@ -24,6 +24,7 @@ from cofactor.jobs.place import Place
 from cofactor.jobs.reading import read
 from cofactor.kinds.numbers import NonNegative
 from cofactor.methods.alone import Alone
+from cofactor.methods.summed import Summed
 from cofactor.privacy.errors import PrivacyError
 from cofactor.ratings.ranking import coverage, rank_users
 from cofactor.types import CofactorError
@@ -150,6 +151,23 @@ def test_zero_rows_have_an_error_of_zero(tmp_path: Path) -> None:
     np.save(tmp_path / "ones.npy", np.random.default_rng(0).random((8, 5)))
     folder = fit(Config([str(tmp_path / f"{n}.npy") for n in ("zeros", "ones")], 2, rounds=2), tmp_path / "run")
     assert folder.evaluation().clients[0].error == 0
+
+
+def test_clients_of_many_rows_are_judged_by_some_of_them(tmp_path: Path) -> None:
+    """What they reach alone is that of all their rows, but for what a draw can tell."""
+    rng = np.random.default_rng(0)
+    H = rng.gamma(0.3, size=(4, 20))
+    for name, k in (("a", slice(0, 3)), ("b", slice(1, 4))):
+        X = rng.gamma(0.5, size=(4400, 3)) @ H[k] + 0.05 * rng.gamma(1.0, size=(4400, 20))
+        np.save(tmp_path / f"{name}.npy", X)
+    config = Config([str(tmp_path / f"{n}.npy") for n in "ab"], 3, rounds=20)
+    folder = fit(config, tmp_path / "run")
+    for client in folder.evaluation().clients:
+        X = np.load(tmp_path / f"{client.client}.npy")
+        W, own = Alone(Summed(3))(X, 3, np.random.default_rng(0))
+        assert client.local_error == pytest.approx(metrics.relative_error(X, W, own), rel=0.03)
+        assert client.local_error < client.error
+    assert (folder.path / "passports.json").exists()
 
 
 def test_large_data_are_not_compared(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

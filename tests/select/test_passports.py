@@ -1,5 +1,6 @@
 """Component passports: matched over clients, seeds and rounds; shares; features; laws and bad input."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,11 @@ from cofactor.data import synthetic
 from cofactor.engines.loop import run
 from cofactor.local.stats import normalize, shares
 from cofactor.methods import catalog
+from cofactor.methods.alone import Alone
+from cofactor.methods.summed import Summed
 from cofactor.select import passports
 from cofactor.select.matching import agreement, cosines, distances
-from cofactor.select.passports import describe
+from cofactor.select.passports import OWN_ROWS, describe, draw
 from cofactor.types import CofactorError
 
 
@@ -106,9 +109,43 @@ def test_only_a_summary_and_a_gram_leave_a_client(planted, found):
 def test_what_clients_found_alone_in_a_run_is_what_passports_ask_for(planted):
     outcome = run(catalog.make("oneshot", 5), planted.Xs, work=[lambda client, factor: client.own] * 5)
     for j, (V, H) in enumerate(outcome.findings):
-        _, (W, own) = describe(planted.Xs[j], outcome.factor, codes=outcome.codes[j], address=(0, j))
-        np.testing.assert_array_equal(V, W)
-        np.testing.assert_array_equal(H, own)
+        _, own = describe(planted.Xs[j], outcome.factor, codes=outcome.codes[j], address=(0, j))
+        np.testing.assert_array_equal(V, own.codes)
+        np.testing.assert_array_equal(H, own.factor)
+
+
+def test_drawn_rows_stand_for_all_of_them():
+    """Their squares add up to those of all rows in the mean, and the few rows that hold most are always there."""
+    rng = np.random.default_rng(0)
+    X = rng.gamma(0.3, size=(400, 6))
+    X[7] *= 100
+    for data in (X, sparse.csr_matrix(X)):
+        drawn = [draw(data, 150, np.random.default_rng(s)) for s in range(200)]
+        assert all(7 in d.rows for d in drawn)
+        sums = [(d.data(data).T @ d.codes(X) - np.outer(X[7], X[7])) for d in drawn]
+        np.testing.assert_allclose(
+            np.mean(sums, axis=0), np.delete(X, 7, axis=0).T @ np.delete(X, 7, axis=0), rtol=0.05
+        )
+    assert draw(X, 201, rng) is None
+    assert 150 < len(draw(np.zeros((400, 6)), 200, rng).rows) < 250
+
+
+def test_a_client_of_many_rows_looks_at_some_and_finds_what_it_has(monkeypatch):
+    planted = synthetic.blocks(2, 4500, features=30, rank=5, patterns=3, seed=2)
+    found = run(catalog.make("exact", 5), planted.Xs, rounds=10)
+    message, own = describe(planted.Xs[0], found.factor, codes=found.codes[0], address=(0, 0))
+    assert len(own.codes) == pytest.approx(OWN_ROWS, rel=0.1)
+    assert message.weight == 4500
+    W, _ = Alone(Summed(5))(planted.Xs[0], 5, np.random.default_rng(0))
+    assert np.trace(message.arrays["gram"]) == pytest.approx(np.sum(W**2), rel=0.1)
+
+    def flags():
+        papers = passports(planted.Xs, found.factor, found.codes, seeds=1)
+        return np.array([p.cosines for p in papers]) >= 0.8
+
+    some = flags()
+    monkeypatch.setattr(sys.modules["cofactor.select.passports"], "OWN_ROWS", 10**6)
+    np.testing.assert_array_equal(some, flags())
 
 
 def test_clients_of_one_row_and_unused_components(planted, found):

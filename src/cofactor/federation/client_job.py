@@ -33,6 +33,7 @@ from cofactor.method import Method
 from cofactor.methods.build import Facts
 from cofactor.records import Input
 from cofactor.select.markers import Regressed
+from cofactor.select.passports import own_cells
 from cofactor.types import Array, CofactorError, Data, Message, Shared
 
 LOG = logging.getLogger("cofactor.client")
@@ -186,9 +187,9 @@ class ClientJob:
         run = self._own_run(formed, number)
         self._charge(run, limit)
         private = method.traits.allowance is not None
-        cells = LOCAL_CELLS + 1 if rows is None else rows * features
+        each = LOCAL_CELLS + 1 if rows is None else own_cells(-(-rows // clients), features, config.rank)
         kind = kinds.KINDS[method.traits.kind]
-        compares = kind.compares and not (private or config.secure or union) and cells <= LOCAL_CELLS
+        compares = kind.compares and not (private or config.secure or union) and clients * each <= LOCAL_CELLS
         more: Any = {"rows": table.row_names, "masks": config.secure}
         close = Conclude(kind, formed, run.name, run.own, config.seed, private, compares, **more)
         self.facts = facts

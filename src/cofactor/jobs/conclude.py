@@ -107,8 +107,8 @@ class Conclude:
 
     def _compared(self, found: Finding, client: Client, factor: Array) -> Finding:
         """Add what the client finds alone: in the run's own first round, or now."""
-        address = self.seed, client.number
-        summary, own = describe(client.data, factor, codes=client.codes, address=address, own=client.own)
+        address, own = (self.seed, client.number), None if client.own is None else Own(*client.own)
+        summary, own = describe(client.data, factor, codes=client.codes, address=address, own=own)
         if not summary.arrays["gram"].any():
             return found._replace(summary=summary)
         return found._replace(summary=summary, own=self._alone(found.tally, client, factor, own))
@@ -116,17 +116,24 @@ class Conclude:
     def _alone(self, shared: Array, client: Client, factor: Array, own: Own) -> Array:
         """Return the tally of what the client reaches alone: no less than with the shared factor, which it might have.
 
-        Its own start can end elsewhere; then a few rounds from the shared factor tell what sharing costs.
+        Its own start can end elsewhere; then a few rounds from the shared factor tell what sharing costs. Where it has
+        looked at some of its rows, what it gains there is taken for that of all.
         """
 
         def error(tally: Array) -> float:
             return self.kind.score(tally).error
 
-        tally = self.kind.tally(None, client.data, *own)
-        if error(tally) <= error(shared) or self.method.traits.apart is not None:  # which has more than a factor
-            return tally
-        own = own_from(client.data, factor, (self.seed, client.number))
-        return min(shared, self.kind.tally(None, client.data, *own), key=error)
+        X, with_all = client.data, shared
+        if own.drawn is not None:
+            X = own.drawn.data(X)
+            with_all = self.kind.tally(self.method, X, own.drawn.codes(client.codes), factor)
+        alone = self.kind.tally(None, X, own.codes, own.factor)
+        if error(alone) > error(with_all) and self.method.traits.apart is None:  # which has more than a factor
+            found = own_from(X, factor, (self.seed, client.number))
+            alone = min(with_all, self.kind.tally(None, X, *found), key=error)
+        if own.drawn is None or not with_all[0]:
+            return alone
+        return np.array([shared[0] * alone[0] / with_all[0], *shared[1:]])
 
 
 def _judged(found: Finding, layout: Any, client: Client, factor: Array, held: Any) -> Finding:

@@ -205,7 +205,7 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     """Run the job, and write what came out; the evaluation comes last, and says that the run is over."""
     inputs, config, engine = job.inputs, job.config, _carrier(job)
     alike = job.kind.compares and inputs.known is None
-    compares = alike and not job.config.apart and is_small(inputs.data, job.place)
+    compares = alike and not job.config.apart and is_small(inputs.data, config.rank, job.place)
     streams = job.plan.stream is not None
     keys, asked = keys_of(job, folder), job.prepared.asked
     journal = Journal(job.place, folder, job.names, job.method, callbacks, compares, streams, keys, asked)

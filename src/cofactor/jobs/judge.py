@@ -29,7 +29,7 @@ from cofactor.privacy.errors import PrivacyError
 from cofactor.ratings.ranking import means
 from cofactor.records import ClientScore, Evaluation, Part, Passport
 from cofactor.select.markers import Marker
-from cofactor.select.passports import LAST_ROUNDS, assemble
+from cofactor.select.passports import LAST_ROUNDS, assemble, own_cells
 from cofactor.select.passports import Passport as Found
 from cofactor.types import Array, CofactorError, Data
 
@@ -44,14 +44,12 @@ BARE = (
 )
 UNTOLD = "Errors were added up under masks: that of each client is in its own folder, clients/NAME/evaluation.json."
 LOCAL_CELLS = 2 * 10**8
-"""Clients are compared with their own local fits up to this many cells in all; beyond, it would double the work."""
+"""Clients are compared with their own local fits if these look at no more cells in all; it would double the work."""
 
 
-def is_small(data: Sequence[Data], place: Place) -> bool:
+def is_small(data: Sequence[Data], rank: int, place: Place) -> bool:
     """Whether comparing clients with their own local fits is worth its time."""
-    on_disk = not place.remote and any(map(arrays.is_held, data))  # files for workers may be small
-    cells = LOCAL_CELLS + 1 if on_disk else sum(X.shape[0] * X.shape[1] for X in data)
-    return place.total("the sizes", cells) <= LOCAL_CELLS
+    return place.total("the sizes", sum(own_cells(X.shape[0], X.shape[1], rank) for X in data)) <= LOCAL_CELLS
 
 
 def ending(outcome: Run, names: Sequence[str]) -> Evaluation:

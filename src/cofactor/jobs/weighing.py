@@ -90,10 +90,4 @@ def scales(weights: Sequence[Array], config: Any) -> list[Array]:
 
 def scaled(data: Sequence[Data], scales: Sequence[Array]) -> list[Data]:
     """Multiply every row of every client by its own number."""
-    return [_times(X, s) for X, s in zip(data, scales, strict=True)]
-
-
-def _times(X: Data, scale: Array) -> Data:
-    X = X.load() if arrays.is_held(X) else X
-    scale = scale.astype(np.result_type(X.dtype, np.float32))
-    return sparse.csr_matrix(sparse.diags(scale) @ X) if sparse.issparse(X) else np.asarray(X) * scale[:, None]
+    return [arrays.scaled_rows(X, s) for X, s in zip(data, scales, strict=True)]

@@ -8,7 +8,7 @@ from cofactor.methods import catalog
 from cofactor.report.contents import Folder
 
 OWN = "There are no fits of clients alone to compare with: "
-LARGE = OWN + "the data are large or stay on disk, and each client would have to be fitted a second time."
+LARGE = OWN + "the data are large, and each client would have to be fitted a second time."
 SECURE = OWN + "with secure summation nothing of a single client is to be seen."
 LACKING = OWN + "clients lack features, so that components of their own do not compare with the shared ones."
 

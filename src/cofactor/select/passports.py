@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -13,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from cofactor import kinds
 from cofactor.combine.summaries import Summary
 from cofactor.kinds.numbers import NON_NEGATIVE
+from cofactor.local import arrays
 from cofactor.local.stats import shares
 from cofactor.method import SERVER, rng
 from cofactor.methods.alone import Alone
@@ -85,11 +87,68 @@ def passports(
 
 OWN_ROUNDS = 30
 """Rounds of a client alone from the shared factor."""
-Own = tuple[Array, Array]
-"""Codes and factor of a client alone."""
+OWN_ROWS = 2000
+"""Rows that show what a client finds alone, or 100 for each component.
+
+Of clients with 6000 to 16 000 rows (digits, clothes, census, text, in order and not) 2000 drawn ones find as many of
+the shared components as another seed of a fit of all rows does, in a fifth of the time or less.
+"""
 
 
-def own_from(X: Data, factor: Array, address: tuple[int, int]) -> Own:
+class Drawn(NamedTuple):
+    """Rows that stand for all of a client's: scaled so that, in the mean, their squares add up to those of all."""
+
+    rows: Array
+    scale: Array
+
+    def data(self, X: Data) -> Data:
+        """Return these rows of the data."""
+        return arrays.scaled_rows(arrays.rows(X, self.rows), self.scale)
+
+    def codes(self, W: Array) -> Array:
+        """Return the codes of these rows."""
+        return W[self.rows] * self.scale.astype(W.dtype)[:, None]
+
+
+class Own(NamedTuple):
+    """Codes and factor of a client alone, of all its rows or of those that were ``drawn``."""
+
+    codes: Array
+    factor: Array
+    drawn: Drawn | None = None
+
+
+def own_cells(rows: int, features: int, rank: int) -> int:
+    """Return how many cells a client looks at to see what it finds alone."""
+    return min(rows, 2 * _enough(rank)) * features
+
+
+def _enough(rank: int) -> int:
+    return max(OWN_ROWS, 100 * rank)
+
+
+def draw(X: Data, count: int, rng: np.random.Generator) -> Drawn | None:
+    """Draw about ``count`` rows if there are at least twice as many: half evenly and half by their squares.
+
+    Evenly drawn rows alone would miss the few in which most of some data lies, such as long texts. Each is drawn by
+    itself, so that its chance is known: the rows that would have more than one are always there.
+    """
+    n = X.shape[0]
+    if n < 2 * count:
+        return None
+    squares = arrays.row_squares(X)
+    even = np.full(n, 1 / n)
+    part = (even + squares / squares.sum()) / 2 if squares.any() else even
+    sure, chance = np.zeros(n, bool), count * part
+    while (more := (chance > 1) & ~sure).any():
+        sure |= more
+        chance = (count - sure.sum()) * part / part[~sure].sum()
+    chance = np.where(sure, 1, chance)
+    rows = np.flatnonzero(rng.random(n) < chance)
+    return Drawn(rows, 1 / np.sqrt(chance[rows]))
+
+
+def own_from(X: Data, factor: Array, address: tuple[int, int]) -> tuple[Array, Array]:
     """Client: codes and factor that some rounds on its rows alone make of the shared factor."""
     alone = Alone(Summed(len(factor)), rounds=OWN_ROUNDS)
     return alone(X, len(factor), rng(*address, 1), start=factor.astype(X.dtype))
@@ -100,17 +159,21 @@ def describe(
 ) -> tuple[Message, Own]:
     """Client: its own summary ``factor`` (r x m) and ``gram`` (r x r), and ``code_gram = W^T W`` (k x k) of its codes.
 
-    It is of its ``own`` codes and factor, where the client knows them, or else as the one-upload start finds them:
-    returned too, zeros where it has too few rows; ``address`` are seed and number of the client. A client of one row
-    sends an empty summary: it would be that row.
+    It is of its ``own`` codes and factor, where the client knows them, or else as the one-upload start finds them, in
+    some of its rows where there are many: returned too, zeros where it has too few; ``address`` are seed and number of
+    the client. A client of one row sends an empty summary: it would be that row.
     """
     k = len(factor)
-    V, H = own or padded(Alone(Summed(k)), X, k, rng(*address, 0))
+    if own is None:
+        generator = rng(*address, 0)
+        drawn = draw(X, _enough(k), generator)
+        own = Own(*padded(Alone(Summed(k)), X if drawn is None else drawn.data(X), k, generator), drawn)
+    V, H = own.codes, own.factor
     norms = np.linalg.norm(factor.astype(np.float64), axis=1)
     gram, code_gram = V.T.astype(np.float64) @ V, codes.T.astype(np.float64) @ codes
     sent = np.where(np.diag(gram)[:, None] > 0, H, 0).astype(H.dtype)
-    arrays = {"factor": sent, "gram": gram, "code_gram": code_gram * np.outer(norms, norms)}
-    return Message(arrays, float(X.shape[0])), (V, H)
+    said = {"factor": sent, "gram": gram, "code_gram": code_gram * np.outer(norms, norms)}
+    return Message(said, float(X.shape[0])), own
 
 
 def assemble(
