@@ -126,8 +126,14 @@ def test_features_that_differ_are_matched_as_on_the_command_line():
     assert np.allclose(shared.transform(frames())[0], shared.codes_[0])
     with pytest.raises(DataError, match=r"client 1: expected the features of client 0, found missing 'g0'"):
         FederatedNMF(3).fit(own)
-    with pytest.raises(DataError, match=r"client 0: expected the features of the model, found none of 'g0'"):
+    with pytest.raises(
+        DataError, match=r"client 0: expected the features of the model, found none of 'g0'.* more; `features='in"
+    ):
         FederatedNMF(3).fit(frames()).transform(own[1])
+    with pytest.raises(
+        DataError, match=r"features of the model only, found also 'g0'.* drop them, or take `features='in"
+    ):
+        FederatedNMF(3).fit([own[1]]).transform(frames()[0])
     with pytest.raises(DataError, match=r"features='union': expected clients with feature names, found none"):
         FederatedNMF(3, features="union").fit([X, X])
     with pytest.raises(CofactorError, match=r"unknown features 'onion'. Did you mean 'union'"):

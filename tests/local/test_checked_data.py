@@ -1,10 +1,11 @@
 """Bad data: one clear error each, that names the client, what was expected, what was found and where."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
-from cofactor import FederatedNMF, Privacy, kinds, run
+from cofactor import FederatedNMF, Privacy, kinds, run, select_rank
 from cofactor.data import load
 from cofactor.engines.team import told_of
 from cofactor.kinds.numbers import NON_NEGATIVE
@@ -92,6 +93,19 @@ def test_bad_shape_or_type_is_named_with_the_client(name):
 def test_no_clients_is_an_error():
     with pytest.raises(DataError, match="expected at least one client, found an empty list"):
         run(catalog.make("exact", 2), [])
+
+
+@pytest.mark.parametrize("made", [np.asarray, sparse.csr_matrix, pd.DataFrame])
+def test_one_matrix_is_no_list_of_clients(made):
+    """Its rows were taken for clients, or its columns, or its length was asked for."""
+    for asked in (lambda X: run(catalog.make("exact", 2), X), select_rank):
+        with pytest.raises(DataError, match=r"one for each client, found one matrix \(3, 4\); put it in a list"):
+            asked(made(np.ones((3, 4))))
+
+
+def test_one_rank_is_no_scan():
+    with pytest.raises(CofactorError, match=r"ranks: expected several, as range\(2, 4\), found 3"):
+        select_rank([np.ones((6, 4))], 3)
 
 
 def test_data_errors_are_value_errors():

@@ -91,10 +91,12 @@ def onto(
     mine = [i for i, name in enumerate(found) if name in place]
     extra = [name for name in found if name not in place and name not in aside]
     if extra and not (others and mine):
-        raise DataError(f"{table.source}: expected features of {whose} only, found also {shown(extra)}.")
+        todo = "; drop them, or take `features='intersection'` of the estimator (set_params)" if mine else ""
+        raise DataError(f"{table.source}: expected features of {whose} only, found also {shown(extra)}{todo}.")
     missing = [name for name in names if name not in set(found)]
     if missing and (not lacking or not mine):
-        raise DataError(f"{table.source}: expected the features of {whose}, found none of {shown(missing)}.")
+        todo = "; `features='intersection'` of the estimator (set_params) finds codes without them" if mine else ""
+        raise DataError(f"{table.source}: expected the features of {whose}, found none of {shown(missing)}{todo}.")
     X = table.X if len(mine) == table.shape[1] else _columns(table.X, np.array(mine))
     return spread(X, np.array([place[found[i]] for i in mine]), len(names))
 

@@ -71,7 +71,7 @@ class Held(NamedTuple):
 
 def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False) -> Held:
     """Check the data of all processes, once; ``empty`` allows processes without a client."""
-    counts = team.each("the data", lambda: len(Xs))
+    counts = team.each("the data", lambda: len(kinds.several(Xs)))
     first, n_clients = sum(counts[: team.here]), sum(counts)
     private = method.traits.allowance is not None
     with team.guard("the data"):

@@ -34,6 +34,16 @@ class Checked(list[Data]):
     """Data of clients that were checked: nobody checks them again."""
 
 
+def several(Xs: Any) -> Sequence[Data]:
+    """Return the clients' data; refuse one matrix, whose rows would be taken for clients."""
+    if not isinstance(Xs, list | tuple) and hasattr(type(Xs), "shape") and len(Xs.shape) == 2:
+        raise DataError(
+            f"expected a list of matrices, one for each client, found one matrix {tuple(Xs.shape)}; put it in a list, "
+            "or split its rows (cofactor.data.partition)."
+        )
+    return Xs
+
+
 def check(
     kind: str | Kind,
     Xs: Sequence[Data],
@@ -51,7 +61,7 @@ def check(
     """
     if isinstance(Xs, Checked):
         return Xs
-    if len(Xs) == 0:
+    if len(several(Xs)) == 0:
         raise DataError("expected at least one client, found an empty list.")
     if any(hasattr(type(X), "__dask_graph__") for X in (Xs, Xs[0])):
         raise DataError(

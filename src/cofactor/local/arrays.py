@@ -24,7 +24,7 @@ BLOCK_CELLS = 1 << 22
 """Cells of a block in double precision: 32 MB."""
 
 
-LEFT_OUT = ", or take the method 'exact-gaps', to which NaN was not observed"
+LEFT_OUT = ", or fit by the method 'exact-gaps', to which NaN was not observed"
 
 
 def is_held(X: Data) -> bool:

@@ -115,6 +115,8 @@ def _check_ranks(ranks: Iterable[int] | None, data: list[Data]) -> list[int]:
         raise CofactorError("a rank scan needs a client with at least 2 rows. Found only clients with 1 row.")
     if m < 2:
         raise CofactorError(f"a rank scan needs at least 2 features, some to hide and some to keep. Found {m}.")
+    if isinstance(ranks, Integral):
+        raise CofactorError(f"ranks: expected several, as range(2, {ranks + 1}), found {ranks}.")
     limit = min(m, half)
     chosen = list(range(min(2, limit), min(LARGEST, limit) + 1)) if ranks is None else list(ranks)
     if not chosen:
