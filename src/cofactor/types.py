@@ -134,6 +134,20 @@ class Local(NamedTuple):
     codes: Array
     memory: Mapping[str, Any] = {}
 
+    def rows(self, here: Any) -> Local:
+        """Return the state of some rows, where every array has one entry per row."""
+        return Local(self.codes[here], {name: a[here] for name, a in self.memory.items()})
+
+    def put(self, part: Local, here: Any) -> Local:
+        """Return the state in which these rows are as in ``part``."""
+
+        def put(old: Array, new: Array) -> Array:
+            out = old.astype(new.dtype)
+            out[here] = new
+            return out
+
+        return Local(put(self.codes, part.codes), {name: put(self.memory[name], a) for name, a in part.memory.items()})
+
 
 class Update(Protocol):
     """One improvement of F in ``min_{F >= 0} 1/2 |X - F B|^2``, seen through :class:`Stats` alone."""

@@ -109,13 +109,13 @@ class Host:
             part, here, X = unit.local, None, unit.data
             if unit.owner is not None and len(stepping) < len(unit.members):
                 here = np.flatnonzero(chosen[unit.owner])
-                part = Local(part.codes[here], {n: a[here] for n, a in part.memory.items()})
+                part = part.rows(here)
                 X = arrays.rows(X, here)
             if unit.where == "disk" and adds_up(self.traits, t) and self.traits.allowance is None:
                 part, message = self._step_blocks(X, shared, part, t, j)
             else:
                 part, message = self.method.step(X, shared, part, t, self._draws(j, t))
-            unit.local = part if here is None else _write_rows(unit.local, part, here)
+            unit.local = part if here is None else unit.local.put(part, here)
             check_message(message, schema, client=j, t=t)
         return Answer(stepping, message)
 
@@ -123,8 +123,7 @@ class Host:
         """Step a client block by block, as if each were a client of its own: its rows are read once in a round."""
 
         def step(block: tuple[slice, Data]) -> tuple[Local, Message]:
-            own = Local(local.codes[block[0]], {n: a[block[0]] for n, a in local.memory.items()})
-            return self.method.step(block[1], shared, own, t, self._draws(client, t))
+            return self.method.step(block[1], shared, local.rows(block[0]), t, self._draws(client, t))
 
         parts, messages = [], []
         for part, message in _over_blocks(step, X):
@@ -244,15 +243,3 @@ def _as_sent(messages: list[Message]) -> Message:
         return messages[0]
     sums = total(messages)
     return sums._replace(arrays={n: np.asarray(a, sums.dtype(n))[()] for n, a in sums.arrays.items()}, dtypes={})
-
-
-def _write_rows(local: Local, part: Local, here: Array) -> Local:
-    """Put the rows that stepped back among the others."""
-
-    def put(old: Array, new: Array) -> Array:
-        out = old.astype(new.dtype)
-        out[here] = new
-        return out
-
-    memory = {name: put(local.memory[name], a) for name, a in part.memory.items()}
-    return Local(put(local.codes, part.codes), memory)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +19,8 @@ from cofactor.combine.ballots import Ballot, BooleanUnion, ProximalMean
 from cofactor.combine.ballots import catalog as rules
 from cofactor.method import Method
 from cofactor.methods.averaged import Averaged
-from cofactor.methods.boolean_sweeps import Sweeps, Trial, check_plan, swept
+from cofactor.methods.boolean_sweeps import Trial, lengths, swept
+from cofactor.methods.gathered import gathered, turn_of
 from cofactor.methods.one_shot import OneShot
 from cofactor.methods.staged import Staged
 from cofactor.methods.summed import Summed
@@ -29,6 +32,9 @@ GROWTH = 145.0
 
 START = 0.3
 """Top of the uniform start of our own relaxations; see :class:`~cofactor.boolean.cube.Boolean`."""
+
+ROUNDS = 50
+"""The length of a schedule with all clients in every round; it is longer where there are fewer."""
 
 SHORTLIST = 16
 """How many factors of the server the clients of ``boolean-oneshot`` choose among."""
@@ -42,11 +48,20 @@ ALIGN: dict[str | None, tuple[Any, Any]] = {
 """What ``align`` means for the server's mean and for the codes of a client."""
 
 
-def _relaxation(rounds: int, sweeps: int, *, steps: int, rate: float | None, prox: Prox) -> Relaxation:
-    """Return the regularizer whose rate, if none is given, grows by GROWTH until the sweeps begin."""
-    check_plan(rounds, sweeps)
-    rate = GROWTH ** (1 / ((rounds - sweeps) * steps)) if rate is None else rate
-    return Relaxation(rate=rate, prox=prox)
+def _relaxation(rounds: int, *, steps: int, rate: float | None, prox: Prox) -> Relaxation:
+    """Return the regularizer whose rate, if none is given, grows by GROWTH in so many rounds."""
+    return Relaxation(rate=GROWTH ** (1 / (rounds * steps)) if rate is None else rate, prox=prox)
+
+
+def _lengths(rounds: int | None, sweeps: int, share: float) -> tuple[int, int]:
+    """Return the rounds of a schedule without its sweeps, and of each of these; see :func:`lengths`."""
+    return lengths(math.ceil(ROUNDS / share) if rounds is None else rounds, sweeps, share)
+
+
+def _uploaded(method: OneShot, rounds: int | None, stages: int, share: float) -> tuple[Method, int]:
+    """Return a method of one upload with the rounds that this takes: all clients are to be heard in each stage."""
+    turn = turn_of(share, sys.maxsize if rounds is None else rounds // stages)
+    return gathered(method, turn), turn
 
 
 def _alignment(align: str | None) -> tuple[Any, Any]:
@@ -59,15 +74,17 @@ def _averaged(prox: Prox, what: str) -> Callable[..., Method]:
     def make(
         rank: int,
         *,
-        rounds: int = 50,
+        rounds: int | None = None,
         steps: int = 10,
         rate: float | None = None,
         align: str | None = "first",
         common_start: bool = True,
         sweeps: int = 0,
+        share: float = 1.0,
     ) -> Method:
         server, client = _alignment(align)
-        params = _relaxation(rounds, sweeps, steps=steps, rate=rate, prox=prox)
+        own, turn = _lengths(rounds, sweeps, share)
+        params = _relaxation(own, steps=steps, rate=rate, prox=prox)
         method = Averaged(
             rank,
             Binary(params),
@@ -79,33 +96,59 @@ def _averaged(prox: Prox, what: str) -> Callable[..., Method]:
             space=Boolean(),
             count_sweeps=True,
         )
-        return swept(method, rounds=rounds, sweeps=sweeps)
+        return swept(method, rounds=own, sweeps=sweeps, turn=turn)
 
     make.__doc__ = f"{what}: local proximal steps and a proximal mean at the server, components aligned or not."
     return make
 
 
-def exact(rank: int, *, rounds: int = 50, steps: int = 10, rate: float | None = None, sweeps: int = 0) -> Method:
+def exact(
+    rank: int,
+    *,
+    rounds: int | None = None,
+    steps: int = 10,
+    rate: float | None = None,
+    sweeps: int = 0,
+    share: float = 1.0,
+) -> Method:
     """Relaxed factorization from sums of statistics: no drift, whatever the clients hold."""
-    params = _relaxation(rounds, sweeps, steps=steps, rate=rate, prox=elb_prox)
+    own, turn = _lengths(rounds, sweeps, share)
+    params = _relaxation(own, steps=steps, rate=rate, prox=elb_prox)
     method = Summed(rank, Binary(params, steps), momentum=0.0, space=Boolean(START))
-    return swept(method, rounds=rounds, sweeps=sweeps)
+    return swept(method, rounds=own, sweeps=sweeps, turn=turn)
 
 
 def _ballot(name: str, what: str) -> Callable[..., Method]:
-    def make(rank: int, *, aggregate: str = "vote", align: str | None = "first", sweeps: int = 0) -> Method:
+    def make(
+        rank: int,
+        *,
+        aggregate: str = "vote",
+        align: str | None = "first",
+        sweeps: int = 0,
+        rounds: int | None = None,
+        share: float = 1.0,
+    ) -> Method:
         if aggregate not in rules():
             raise CofactorError(f"aggregate: expected one of {', '.join(rules())}; found {aggregate!r}.")
         # there is one upload only, so the first alignment is every alignment
         ballot = Ballot(rules()[aggregate], _alignment(align)[0] and Lap())
         method = OneShot(rank, factorizers()[name], ballot, space=Boolean())
-        return swept(method, rounds=1 + sweeps, sweeps=sweeps)
+        upload, turn = _uploaded(method, rounds, 1 + sweeps, share)
+        return swept(upload, rounds=turn, sweeps=sweeps, turn=turn)
 
     make.__doc__ = f"One upload of {what} factors, merged by vote, rounded mean or OR, aligned or not."
     return make
 
 
-def oneshot(rank: int, *, local: str = "best", local_rank: int | None = None, sweeps: int = 0) -> Method:
+def oneshot(
+    rank: int,
+    *,
+    local: str = "best",
+    local_rank: int | None = None,
+    sweeps: int = 0,
+    rounds: int | None = None,
+    share: float = 1.0,
+) -> Method:
     """One upload of Boolean components with their usage counts; the server factorizes the union.
 
     Where ``sweeps`` follow, the clients first choose among the server's best factors (one round).
@@ -115,10 +158,10 @@ def oneshot(rank: int, *, local: str = "best", local_rank: int | None = None, sw
     if local not in locals_:
         raise CofactorError(f"local: expected one of {', '.join(locals_)}; found {local!r}.")
     method = OneShot(rank, locals_[local], BooleanUnion(rank, SHORTLIST if sweeps else 1), local_rank, space=Boolean())
+    upload, turn = _uploaded(method, rounds, 2 + sweeps if sweeps else 1, share)
     if not sweeps:
-        return method
-    check_plan(1 + sweeps, sweeps)
-    return Staged(method, 1, Staged(Trial(rank, SHORTLIST), 1, Sweeps(rank, sweeps)))
+        return upload
+    return Staged(upload, turn, swept(gathered(Trial(rank, SHORTLIST), turn), rounds=turn, sweeps=sweeps, turn=turn))
 
 
 FACTORS, VOTES = "weighted factors, with align=None", "votes, with align=None"

@@ -12,6 +12,7 @@ from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.elbmf import binary
 from cofactor.boolean.sweeps import Changes, changes, choose_all, prices, reseed, uncovered
 from cofactor.method import Method, Traits, total
+from cofactor.methods.gathered import gathered, turn_of
 from cofactor.methods.refusals import no_private
 from cofactor.methods.staged import Staged
 from cofactor.privacy.errors import PrivacyError
@@ -29,7 +30,8 @@ class Sweeps:
     and grows in the next sweep; where no flip helps any more, so does one that saves fewer errors than that column has,
     or whose features another one can take, because the same rows use both.
     Absent clients are not counted: without ``reseeds`` no component begins anew, since what nobody here uses may be
-    theirs.
+    theirs. Flips by some of the clients are at the cost of the others, too: better all are heard before
+    (:class:`~cofactor.methods.gathered.Gathered`).
     """
 
     rank: int
@@ -151,15 +153,23 @@ class Trial:
         return greedy_refit(data, factor)
 
 
-def swept(method: Any, *, rounds: int, sweeps: int) -> Method:
-    """Return the method with a plan of ``rounds`` rounds, the last ``sweeps`` of them Boolean sweeps."""
-    check_plan(rounds, sweeps)
+def swept(method: Any, *, rounds: int, sweeps: int, turn: int = 1) -> Method:
+    """Return a method of ``rounds`` rounds and then ``sweeps`` Boolean sweeps, each of a ``turn`` of rounds."""
     if sweeps:
-        return Staged(method, rounds - sweeps, Sweeps(method.rank, sweeps))
+        return Staged(method, rounds, gathered(Sweeps(method.rank, sweeps), turn))
     return method if rounds == method.rounds else replace(method, rounds=rounds)
 
 
-def check_plan(rounds: int, sweeps: int) -> None:
-    """Refuse a plan without a round for the method itself."""
+def lengths(rounds: int, sweeps: int, share: float) -> tuple[int, int]:
+    """Return how many of the rounds are for the method itself, and how many for each of the sweeps after it.
+
+    Where a round is of a ``share`` of the clients, all are to be heard before a sweep changes the factor; for all
+    sweeps together there is at most half of the rounds.
+
+    >>> lengths(50, 3, 1.0), lengths(200, 3, 0.25), lengths(50, 3, 0.25)
+    ((47, 1), (152, 16), (26, 8))
+    """
     if not 0 <= sweeps < rounds:
         raise CofactorError(f"sweeps: expected 0 to {rounds - 1} of the {rounds} rounds, found {sweeps}.")
+    turn = turn_of(share, rounds // (2 * sweeps)) if sweeps else 1
+    return rounds - turn * sweeps, turn

@@ -167,6 +167,7 @@ def _named(entry: Entry, rank: int, plan: Plan, facts: Facts, options: Mapping[s
         **(entry.private_options if plan.privacy is not None else {}),
         "rounds": plan.rounds,
         "iterations": plan.rounds,
+        "share": plan.share if plan.privacy is None else None,  # more rounds would be more releases
         "groups": facts.groups,
         "shape": None if facts.rows is None else (facts.rows, facts.features),
     }

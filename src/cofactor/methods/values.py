@@ -26,6 +26,8 @@ def check_value(method: str, option: str, kind: str, value: Any) -> None:
     test, words = KNOWN[kind]
     if kind == "int" and option in ONE:
         test, words = lambda v: _whole(v) and v >= 1, "a whole number >= 1"
+    if option == "share":
+        test, words = lambda v: _number(v) and 0 < v <= 1, "a number in (0, 1]"
     if not test(value):
         none = ", or none" if or_none else ""
         raise CofactorError(f"option {option} of {method!r}: expected {words}{none}, found {value!r}.")
