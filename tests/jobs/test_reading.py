@@ -21,6 +21,7 @@ from cofactor.jobs.place import Place
 from cofactor.jobs.reading import Inputs, read
 from cofactor.local.columns import SomeColumns
 from cofactor.methods.blocks import blocks
+from cofactor.privacy.errors import PrivacyError
 from cofactor.types import CofactorError
 
 
@@ -260,3 +261,13 @@ def test_columns_are_left_out_of_every_format(tmp_path: Path, suffix: str) -> No
     np.testing.assert_array_equal(dense(found.data[0]), frame[["x", "y"]])
     with pytest.raises(CofactorError, match=r"a\..*: expected a .*'idx'"):
         read(Config([str(file)], 2, leave_out="id, idx"), Place())
+
+
+def test_a_file_that_is_given_twice_is_told_and_in_a_private_run_refused(tmp_path: Path) -> None:
+    """Every row was in two clients, at the price of one."""
+    np.save(tmp_path / "a.npy", np.ones((4, 3)))
+    given = Config([str(tmp_path / "a.npy")] * 2, rank=2)
+    with pytest.warns(UserWarning, match=r"a.npy: is given more than once, so that its rows count as often"):
+        assert len(read(given, Place())[1].data) == 2
+    with pytest.raises(PrivacyError, match=r"a.npy: expected each file once, found it again"):
+        read(replace(given, epsilon=1.0, delta=1e-6), Place())

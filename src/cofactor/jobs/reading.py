@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +23,7 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import AUTO, Facts, refuse_dealt, settle
+from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, DataError
 
 
@@ -61,8 +64,20 @@ def read(config: Config, place: Place) -> tuple[Config, Inputs]:
     """
     if config.together and place.count > 1:
         refuse_dealt(config.plan)
+    _check_once(config)
     with _kept(config):
         return _read(config, place)
+
+
+def _check_once(config: Config) -> None:
+    """Tell of files that are given more than once: their rows count as often, and no epsilon is the price of that."""
+    again = [path for path, times in Counter(config.inputs).items() if times > 1]
+    if again and config.privacy is not None:
+        raise PrivacyError(
+            f"{again[0]}: expected each file once, found it again: epsilon is for a row that one client has once."
+        )
+    for path in again:
+        warnings.warn(f"{path}: is given more than once, so that its rows count as often.", UserWarning, stacklevel=3)
 
 
 @contextmanager
