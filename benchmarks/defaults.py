@@ -41,6 +41,7 @@ from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import Facts, build
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
+from cofactor.methods.planned import limit
 from cofactor.plan import Plan, Stop
 
 CLIENTS, RANK, ROWS, FEATURES = 8, 10, 800, 500
@@ -406,7 +407,7 @@ def _old(line: dict[str, Any]) -> bool:
     entry = catalog.CATALOG[line["method"]]
     if line.get("ended") != "rounds" or entry.kind in ("blocks", "private"):
         return False
-    return bool(line["rounds"] < Plan(stop=1e-4).limit(catalog.make(line["method"], 2)))
+    return bool(line["rounds"] < limit(catalog.make(line["method"], 2), Plan(stop=1e-4)))
 
 
 def _refusals(lines: list[dict[str, Any]]) -> list[str]:

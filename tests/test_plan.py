@@ -14,6 +14,7 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.job import fit
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
+from cofactor.methods.planned import limit
 from cofactor.plan import BY_SHARE, MOST, ROUNDS, ByShare, Plan, Stop, Stream
 from cofactor.privacy.allowance import WHOLE
 from cofactor.privacy.errors import ParameterError, PrivacyError
@@ -175,15 +176,17 @@ def test_streams_are_refused_where_they_cannot_go_before_the_data(name):
 
 def test_a_stop_rule_has_more_rounds_than_a_plan_without_one():
     plain, paid = make("fedavg"), make("fedavg").private(CLIENT, rounds=3, parts=1)
-    assert [Plan(stop=tol).limit(plain) for tol in (0.0, 1e-4)] == [ROUNDS, MOST]
-    assert Plan(stop=1e-4, participation=0.25).limit(plain) == 4 * MOST
-    assert Plan(stop=1e-4, participation=ByShare(2)).limit(plain) == MOST
+    assert [limit(plain, Plan(stop=tol)) for tol in (0.0, 1e-4)] == [ROUNDS, MOST]
+    assert limit(plain, Plan(stop=1e-4, participation=0.25)) == 4 * MOST
+    assert limit(plain, Plan(stop=1e-4, participation=ByShare(2))) == MOST
     slow = catalog.make("fedmgs", 3)
-    assert [Plan(stop=1e-4, participation=share).limit(slow) for share in (1, 0.5, 0.25)] == [2 * MOST] * 2 + [4 * MOST]
-    assert [Plan(stop=0.0).limit(slow), Plan(7, stop=1e-4).limit(slow)] == [ROUNDS, 7]
-    assert Plan(7, stop=1e-4).limit(plain) == 7
-    assert Plan(stop=1e-4).limit(paid) == paid.rounds if paid.rounds else ROUNDS
-    assert Plan(stop=1e-4).limit(make("oneshot")) == 1
+    assert [limit(slow, Plan(stop=1e-4, participation=share)) for share in (1, 0.5, 0.25)] == [2 * MOST] * 2 + [
+        4 * MOST
+    ]
+    assert [limit(slow, Plan(stop=0.0)), limit(slow, Plan(7, stop=1e-4))] == [ROUNDS, 7]
+    assert limit(plain, Plan(7, stop=1e-4)) == 7
+    assert limit(paid, Plan(stop=1e-4)) == paid.rounds if paid.rounds else ROUNDS
+    assert limit(make("oneshot"), Plan(stop=1e-4)) == 1
     assert build("asyn-sd", 3, Plan(stop=1e-4), Facts(4))[1].stream.updates == 4 * MOST
 
 

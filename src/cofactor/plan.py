@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from cofactor.method import Method
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.types import Array, CofactorError
@@ -19,7 +18,6 @@ ROUNDS = 50
 """The rounds of a method without a plan of its own, unless a number is asked for."""
 MOST = 200
 """The same where a stop rule ends them: enough that it does."""
-TWICE = "privacy was asked for twice: this method has a budget of its own. Leave one of them out."
 BY_SHARE = "participation: a draw by share shows how many rows clients have, and is refused for private methods."
 
 
@@ -94,6 +92,9 @@ class Plan:
     ``participation`` is the share of clients drawn for each round, or :class:`ByShare`. ``privacy`` is what all
     releases together may cost; ``secure`` adds messages up under masks. ``stream`` makes clients answer one by one
     instead of in rounds.
+
+    ``share`` is the part of the clients that a round is of: a draw by share stands for all of them. ``rows`` are those
+    of all clients, where a private run may know them: it counts nothing by itself.
     """
 
     rounds: int | None = None
@@ -103,6 +104,8 @@ class Plan:
     privacy: Privacy | None = None
     secure: bool = False
     stream: Stream | None = None
+    share: float = field(init=False, repr=False, compare=False)
+    rows: int | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be carried out, before any data is read; a number is the tolerance of a stop rule."""
@@ -118,16 +121,14 @@ class Plan:
         if self.stream is not None and not isinstance(self.stream, Stream):
             raise CofactorError(f"stream: expected Stream(updates=...) or None. Found {self.stream!r}.")
         self._check_participation()
+        by_share = isinstance(self.participation, ByShare)
+        object.__setattr__(self, "share", 1.0 if by_share else float(self.participation))  # type: ignore[arg-type]
+        object.__setattr__(self, "rows", None if self.privacy is None else self.privacy.rows)
 
     @cached_property
     def rule(self) -> Stop:
         """The stop rule."""
         return self.stop if isinstance(self.stop, Stop) else Stop(self.stop)
-
-    @property
-    def rows(self) -> int | None:
-        """The rows of all clients, where a private run may know them: it counts nothing by itself."""
-        return None if self.privacy is None else self.privacy.rows
 
     def _check_participation(self) -> None:
         share = self.participation
@@ -141,56 +142,8 @@ class Plan:
         elif not (isinstance(share, Real) and 0 < share <= 1):
             raise CofactorError(f"participation must be in (0, 1]. Found {share}.")
 
-    @property
-    def share(self) -> float:
-        """The part of the clients that a round is of; a draw by share stands for all of them."""
-        return 1.0 if isinstance(self.participation, ByShare) else float(self.participation)
-
     def participants(self, clients: int) -> int:
         """Return how many of the clients take part in a round (at most, with a draw by share)."""
         if isinstance(self.participation, ByShare):
             return min(self.participation.count, clients)
         return max(1, round(self.participation * clients))
-
-    def limit(self, method: Method) -> int:
-        """Return the most rounds that a method runs under this plan."""
-        own = method.rounds
-        if own is not None:
-            return min(own, self.rounds or own)
-        return self.rounds or self.usual(paid=method.traits.allowance is not None, slow=method.traits.slow)
-
-    def usual(self, *, paid: bool, slow: int = 1) -> int:
-        """Return how many rounds there are unless a number is asked for; in ``paid`` ones everything has its price.
-
-        Where some clients answer there are more rounds anyway, and with them more of the steps that ``slow`` ones need.
-        """
-        ends = self.rule.tol > 0 and self.privacy is None and not paid
-        return math.ceil(max(MOST / self.share, MOST * slow) if ends else ROUNDS / self.share)
-
-    def form(self, method: Method) -> tuple[Method, int]:
-        """Return the form of a method that this plan needs and its rounds, or refuse one that it contradicts."""
-        self.check(method)
-        if self.participation == 1 and self.stream is None:
-            return method, self.limit(method)
-        absent = method.partial()
-        if isinstance(self.participation, ByShare) and absent.traits.running:
-            absent = method  # every round estimates the sum over all clients; weighted changes would not add up to it
-        return absent, self.limit(method)
-
-    def check(self, method: Method) -> None:
-        """Refuse a method that this plan contradicts."""
-        allowance = method.traits.allowance
-        if allowance is not None:
-            if self.privacy not in (None, allowance.privacy):
-                raise PrivacyError(TWICE)
-            if isinstance(self.participation, ByShare):
-                raise PrivacyError(BY_SHARE)
-        if isinstance(self.participation, ByShare) and not method.traits.additive:
-            raise CofactorError(
-                "participation: a draw by share needs a method whose messages are summed; found another."
-            )
-        if method.traits.complete and method.rounds is not None and self.limit(method) < method.rounds:
-            raise CofactorError(
-                f"rounds: this method needs all of its {method.rounds} rounds. Found {self.rounds}; make it with fewer "
-                "iterations instead."
-            )

@@ -15,6 +15,7 @@ from cofactor.engines.history import DONE, ENDED, Round
 from cofactor.engines.loop import run_stream
 from cofactor.engines.over import LONGEST, NOISE, WINDOW, Over, Trail, moved, still
 from cofactor.methods import catalog
+from cofactor.methods.build import adapted
 from cofactor.plan import Stream
 from cofactor.types import CofactorError
 
@@ -72,7 +73,7 @@ def lines(moves, nets):
 def ends(name, order, moves=0.0):
     """Return in which round a run ends whose loss stands still, with one of four clients in each of them."""
     plan = Plan(participation=0.25, stop=1e-4)
-    method, _ = plan.form(catalog.make(name, 2))
+    method, _ = adapted(catalog.make(name, 2), plan)
     over, history = Over(method, plan, 4, 1000), []
     for t, j in enumerate(order):
         over.heard(t, np.array([j]))

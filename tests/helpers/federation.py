@@ -24,6 +24,7 @@ from cofactor.engines.flare_clients import Clients, Patience
 from cofactor.engines.flare_member import Desk, Member
 from cofactor.kinds import check
 from cofactor.method import Method
+from cofactor.methods.build import adapted
 from cofactor.plan import Plan
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def flare_over(
 ) -> tuple[Flare, dict[str, Desk]]:
     """Return a flare engine whose clients are members in this process."""
     data = check(method.traits.kind, Xs)
-    formed, limit = plan.form(method)
+    formed, limit = adapted(method, plan)
     if plan.stream is not None:
         limit = plan.stream.updates
     desks = {}

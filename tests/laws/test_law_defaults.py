@@ -12,6 +12,7 @@ from cofactor.engines.history import DONE
 from cofactor.kinds.measure import Measure, overall
 from cofactor.local import arrays
 from cofactor.methods import catalog
+from cofactor.methods.build import adapted
 from cofactor.plan import ROUNDS, Plan
 
 ROWS, FEATURES, RANK = (14, 22, 18, 16), 12, 3
@@ -62,7 +63,7 @@ def test_the_default_tolerance_costs_no_more_than_two_percent(name, share):
     """
     method, Xs, usual = make(name, RANK), clients(name), ESTIMATORS.get(KIND[name], FederatedNMF)()
     plan = Plan(usual.rounds, participation=share, stop=usual.tol, seed=1)
-    (formed, limit), half = plan.form(method), []
+    (formed, limit), half = adapted(method, plan), []
 
     def look(line, shared):
         if line.round + 1 == limit // 2:

@@ -10,6 +10,7 @@ from cofactor.engines.contract import check_message, shared_bytes
 from cofactor.method import SERVER, rng, total
 from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
+from cofactor.methods.planned import limit
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import WHOLE, Privacy
 from cofactor_papers.felb_noise import PaperGaussian, PaperNoise
@@ -277,5 +278,5 @@ def test_a_method_with_rounds_of_its_own_has_them_from_its_first_to_its_last_sta
     assert stages[0] == 0
     assert list(stages) == sorted(set(stages))
     assert method.rounds is None or stages[-1] < method.rounds
-    assert Plan().limit(method) == (method.rounds or 50)
+    assert limit(method, Plan()) == (method.rounds or 50)
     assert method.rank == RANK

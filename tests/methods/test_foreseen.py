@@ -9,15 +9,14 @@ from tests.helpers.private import privacy
 
 from cofactor import FederatedBMF, FederatedNMF
 from cofactor.methods import catalog
-from cofactor.methods.build import Facts, build
-from cofactor.methods.foreseen import foreseen
+from cofactor.methods.build import Facts, ready
 from cofactor.plan import Plan
 from cofactor.privacy.errors import PrivacyError
 
 
 def said(name, *, clients=3, features=40, rows=None, **asked):
     facts = Facts(clients, features, rows)
-    return foreseen(build(name, 4, Plan(privacy=privacy(**asked)), facts)[0], facts)
+    return ready(name, 4, Plan(privacy=privacy(**asked)), facts).foreseen
 
 
 @pytest.mark.parametrize("name", [*catalog.names("boolean"), *catalog.names()[1:]])
@@ -44,7 +43,7 @@ def test_rows_count_where_they_are_public_and_else_it_is_said_how_many_it_takes(
 
 def test_runs_without_noise_have_none():
     facts = Facts(3, 40, 100)
-    assert foreseen(build("exact", 4, Plan(), facts)[0], facts) == ""
+    assert ready("exact", 4, Plan(), facts).foreseen == ""
 
 
 def test_estimators_say_it_before_the_first_round(rng):

@@ -16,7 +16,7 @@ from cofactor.data.formats.market import read_folder, read_mtx
 from cofactor.data.formats.numpy_files import read_npy, read_npz
 from cofactor.data.formats.parquet import read_parquet
 from cofactor.data.formats.row_blocks import RowBlocks
-from cofactor.data.formats.table import Options, Table
+from cofactor.data.formats.table import Options, Table, shown
 from cofactor.data.formats.text import read_text
 from cofactor.data.formats.triples import read_triples
 from cofactor.types import CofactorError, DataError
@@ -43,6 +43,7 @@ SUFFIXES = tuple(_READERS)
 """The suffixes that :func:`read` knows; a folder without suffix is a 10x folder."""
 
 _TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_PARTLY = (".npy", ".npz", ".h5ad", ".zarr")
 _RATED = (*_TEXT, ".parquet")
 _USES = {
     "layer": (".h5ad", ".zarr"),
@@ -82,6 +83,26 @@ def read(
         table = reader(path, options)
     _check_names(table, path)
     return replace(table, source=str(path))
+
+
+def read_features(
+    path: PathLike, *, aside: Sequence[str] = (), opens: bool | None = None, distinct: bool = True, **how: Any
+) -> Table:
+    """Read a file whose columns are features with ``distinct`` names, if any, as :func:`read` does.
+
+    Columns ``aside`` are none, where a format has them by name; numeric ones would pass for features. ``opens`` is
+    ``blocks`` for formats of which parts can be read.
+    """
+    if are_ratings(path):
+        raise CofactorError(
+            f"{path}: expected features in columns, found lines of user,item,rating; add --ratings to fit."
+        )
+    named = has_columns(path)
+    partly = opens if named or str(path).lower().endswith(_PARTLY) else None
+    table = read(path, obs=aside if named else (), blocks=partly, **how)
+    if distinct:
+        check_distinct(table)
+    return table
 
 
 def read_ratings(path: PathLike, *, duplicates: str = "error", column: str = "rating") -> Table:
@@ -176,3 +197,16 @@ def _check_names(table: Table, path: Path) -> None:
     for what, (values, length) in lists.items():
         if values is not None and len(values) != length:
             raise DataError(f"{path}: expected {length} {what} for shape {table.shape}, found {len(values)}.")
+
+
+def check_distinct(table: Table, *, annotated: bool | None = None) -> None:
+    """Refuse features that have the same name: nobody could say which of them new rows mean."""
+    names = table.feature_names or []
+    if len(set(names)) == len(names):
+        return
+    seen: set[str] = set()
+    twice = list(dict.fromkeys(name for name in names if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+    found = f"{shown(twice)} more than once"
+    annotated = table.source.endswith(".h5ad") if annotated is None else annotated
+    remedy = "adata.var_names_make_unique() renames them" if annotated else "rename them, or add their columns up"
+    raise DataError(f"{table.source}: expected distinct feature names, found {found}; {remedy}.")

@@ -11,17 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.engines import paying, stream
+from cofactor.engines import paying
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.contract import Answer, Callback, Engine, Session, Watch, Work, shared_bytes
 from cofactor.engines.history import Round, stage_of
 from cofactor.engines.inline import Inline
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import ALONE, SURE, Over, in_order
+from cofactor.kinds import Checked
 from cofactor.local import devices
 from cofactor.method import SERVER, Method
 from cofactor.method import rng as address
-from cofactor.methods.build import about
+from cofactor.methods.build import adapted
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.charges import Charges, Costs
 from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared
@@ -59,14 +60,13 @@ def run(
     """
     plan = _plan(plan, how)
     carried = carrier(engine, plan)
-    _check_method(method, plan)
-    formed, limit = plan.form(method)
-    if devices.are_tensors(Xs):  # only now: what a plan refuses, it refuses before anybody looks at the data
+    asked, (method, limit) = method, adapted(method, plan)  # refused, before anybody looks at the data
+    if not isinstance(Xs, Checked) and devices.are_tensors(Xs):
         more: dict[str, Any] = {"engine": engine, "callbacks": callbacks, "checkpoint": checkpoint, "watch": watch}
         more |= {"start": devices.plain(start), "begun": begun, "charges": charges, "work": work}
-        data = devices.settled(Xs, here=formed.traits.allowance is not None)
-        return _of_tensors(run(method, data, plan, **more), Xs)
-    method, engine = formed, carried
+        data = devices.settled(Xs, here=method.traits.allowance is not None)
+        return _of_tensors(run(asked, data, plan, **more), Xs)
+    engine = carried
     draw = _drawing(plan, Xs)
     opened = partial(paying.opened, method, team=engine.team, checkpoint=checkpoint, charges=charges)
     with engine.open(method, Xs, plan) as session, opened(session=session) as till:
@@ -128,17 +128,6 @@ def run_stream(
     ((2, 4), 6)
     """
     return run(method, Xs, Plan(seed=seed, stream=Stream(updates, deadline, speeds)), **more)
-
-
-def _check_method(method: Method, plan: Plan) -> None:
-    if about(method).rank is None:
-        raise CofactorError(
-            f"method: expected a method, as cofactor.methods.catalog.make({method!r}, rank). Found the text {method!r}."
-        )
-    if plan.privacy is not None and method.traits.allowance is None:
-        raise CofactorError("privacy: expected the private form of the method; see cofactor.methods.build.")
-    if plan.stream:
-        stream.check(method, plan)
 
 
 def _of_tensors(found: Run, Xs: Sequence[Data]) -> Run:

@@ -27,8 +27,8 @@ from cofactor.engines.contract import (
 from cofactor.engines.host import Host
 from cofactor.engines.inline import Inline
 from cofactor.engines.paying import check_repeat
-from cofactor.engines.stream import NO_BUFFER
 from cofactor.method import Method
+from cofactor.methods.planned import NO_BUFFER
 from cofactor.methods.refusals import not_additive
 from cofactor.plan import Plan, Stream
 from cofactor.privacy.errors import PrivacyError

@@ -22,22 +22,13 @@ from cofactor.engines.history import Round
 from cofactor.engines.over import WINDOW, Trail
 from cofactor.engines.speeds import ByRows, Speeds
 from cofactor.method import Method
-from cofactor.plan import Plan, Stream
-from cofactor.privacy.errors import PrivacyError
+from cofactor.plan import Stream
 from cofactor.types import ClientError, CofactorError, Shared
 
 PAUSE = 2e-4
 """Seconds between two looks for a message: waiting must not take a core from a process that computes."""
 SPEED = 1
 """Last word of the address of a simulated time, which keeps it apart from what a method draws in that step."""
-NOT_PRIVATE = (
-    "privacy is refused: in an asynchronous stream a client sends as many updates as its speed allows, so no plan of "
-    "rounds can pay for them beforehand. Run the method in rounds."
-)
-NO_BUFFER = (
-    "secure aggregation of asynchronous updates is refused: the server merges every update as it arrives, without a "
-    "buffer of several to add up, so it would see each one. Run the method in rounds."
-)
 
 
 class Server(Protocol):
@@ -56,18 +47,6 @@ class Server(Protocol):
     def update(self, shared: Shared, t: int, watch: Watch | None) -> tuple[Shared, Round, Arrival]:
         """Take the next answer, merge it, and send the result to that client alone."""
         ...
-
-
-def check(method: Method, plan: Plan) -> None:
-    """Refuse a method whose clients cannot answer one by one."""
-    if method.traits.allowance is not None:
-        raise PrivacyError(NOT_PRIVATE)
-    if plan.secure:
-        raise PrivacyError(NO_BUFFER)
-    if method.rounds is not None or len(method.traits.stages) > 1:
-        raise CofactorError("a stream needs a method without one-upload rounds. Found one; start it at random.")
-    if method.traits.complete:
-        raise CofactorError("a stream needs a method whose clients do not wait for each other. Found one of rounds.")
 
 
 def simulate(

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cofactor import kinds
 from cofactor.data.harmonise import How, onto
 from cofactor.data.preparation import Preparation, hint
-from cofactor.data.tables import as_table, is_annotated, is_frame, set_aside
 from cofactor.engines.contract import Engine
 from cofactor.engines.history import ENDED, Round
 from cofactor.engines.inline import Inline
@@ -28,13 +27,13 @@ from cofactor.estimators.ending import doubt, lacking, mind
 from cofactor.estimators.ending import name as name_ending
 from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, Given
+from cofactor.estimators.tables import as_table, is_annotated, is_frame, set_aside
 from cofactor.kinds import measure
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.measure import Measure
 from cofactor.local import arrays, devices
 from cofactor.method import Method
-from cofactor.methods.build import About, Facts, about, build, refuse, settle
-from cofactor.methods.foreseen import foreseen
+from cofactor.methods.build import About, Facts, about, ready, refuse
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
 from cofactor.types import Array, CofactorError, Data
@@ -151,10 +150,10 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         data = given.weigh(held, whole)
         facts = clients.facts(data, plan)
         rank = self._rank(facts, data)
-        if isinstance(chosen, str) and (said := settle(chosen, rank, plan, facts)).why:
-            self.choice_, chosen = said, said.method
-        method, plan = build(chosen, rank, plan, facts, options)
-        mind(foreseen(method, facts))
+        method, plan, _, choice, foreseen = ready(chosen, rank, plan, facts, options)
+        if choice is not None:
+            self.choice_, chosen = choice, choice.method
+        mind(foreseen)
         formed = clients.in_form(data, method)
         kind = kinds.KINDS[method.traits.kind]
         work = [] if plan.privacy is not None else [Measure(kind, method)] * len(formed)  # which other processes hear

@@ -15,7 +15,7 @@ from cofactor import kinds
 from cofactor.data import harmonise
 from cofactor.data.formats.table import Table, absent, shown
 from cofactor.data.harmonise import How
-from cofactor.data.tables import as_tables, is_frame, is_lazy, set_aside, without_numbers
+from cofactor.estimators.tables import as_tables, is_frame, is_lazy, set_aside, without_numbers
 from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
 from cofactor.local import arrays

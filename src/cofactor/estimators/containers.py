@@ -7,8 +7,8 @@ from typing import Any, Self
 import sklearn
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
-from cofactor.data.tables import is_annotated
 from cofactor.estimators.clients import is_many
+from cofactor.estimators.tables import is_annotated
 from cofactor.local import devices
 from cofactor.types import Array, unknown
 

@@ -9,13 +9,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.combine.summaries import Summary
-from cofactor.data.tables import as_table
 from cofactor.engines.contract import Engine
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients, growing, losses
 from cofactor.estimators.base import seed_of
 from cofactor.estimators.given import cell_weights, weighted
 from cofactor.estimators.keeping import Kept
+from cofactor.estimators.tables import as_table
 from cofactor.local import arrays, devices
 from cofactor.local.apart import codes as apart_codes
 from cofactor.local.apart import own_part

@@ -12,13 +12,14 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.data.formats.table import Table
+from cofactor.data.load import check_distinct
 from cofactor.data.preparation import Preparation
-from cofactor.data.tables import as_table, check_distinct, is_annotated
 from cofactor.estimators import saved
 from cofactor.estimators.annotate import annotate
 from cofactor.estimators.base import Federated
 from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, factor
+from cofactor.estimators.tables import as_table, is_annotated
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build, refuse
 from cofactor.plan import Plan

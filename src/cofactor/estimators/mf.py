@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from cofactor.data.tables import in_memory, is_frame
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.history import Round
 from cofactor.engines.loop import carrier, run
@@ -22,6 +21,7 @@ from cofactor.estimators.ending import warn
 from cofactor.estimators.families import TAKES, check_takes
 from cofactor.estimators.named_ratings import labels_of, names, places, read, rows_of, triples
 from cofactor.estimators.recommender import Recommender
+from cofactor.estimators.tables import in_memory, is_frame
 from cofactor.kinds import Checked
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build, refuse

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from cofactor.data.formats.table import absent, plain
 from cofactor.data.formats.triples import DUPLICATES, merged, places_of
-from cofactor.data.tables import is_frame
+from cofactor.estimators.tables import is_frame
 from cofactor.ratings import observed
 from cofactor.types import Array, CofactorError, DataError
 

@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.data.formats.triples import places_of
-from cofactor.data.tables import in_memory, is_frame
 from cofactor.estimators.named_ratings import check_values, names, places, triples, unique
+from cofactor.estimators.tables import in_memory, is_frame
 from cofactor.ratings import Layout, observed, solve_codes
 from cofactor.ratings.ranking import Ranking, coverage, rank_users, similar, top
 from cofactor.types import Array, CofactorError, DataError

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from cofactor.data import binarize
-from cofactor.data.tables import is_frame
+from cofactor.estimators.tables import is_frame
 from cofactor.types import Data, DataError
 
 

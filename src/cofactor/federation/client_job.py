@@ -30,7 +30,7 @@ from cofactor.jobs.hashing import sha256
 from cofactor.jobs.judge import LOCAL_CELLS
 from cofactor.local.columns import SomeColumns
 from cofactor.method import Method
-from cofactor.methods.build import Facts
+from cofactor.methods.build import Facts, adapted
 from cofactor.records import Input
 from cofactor.select.markers import Regressed
 from cofactor.select.passports import own_cells
@@ -179,8 +179,8 @@ class ClientJob:
         if X.shape[1] != features:
             raise Refused("order")
         facts = Facts(clients, features, rows, None if parts is None else tuple(parts.tolist()))
-        method, plan = terms.made(facts)
-        formed, limit = plan.form(method)
+        method, plan, *_ = terms.made(facts)
+        formed, limit = adapted(method, plan)
         Policy.read(self.own.home).check_messages(formed, features, limit)
         [data] = kinds.as_dtype([self._checked(X)], kinds.common(method, [dtype]))
         self._show(clients, width, features)

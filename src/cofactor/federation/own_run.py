@@ -18,7 +18,6 @@ from cofactor.assurance.spending import record
 from cofactor.assurance.writing import Party, Signed
 from cofactor.data import harmonise, load
 from cofactor.data.formats.table import Table
-from cofactor.data.tables import check_distinct
 from cofactor.engines.contract import Answer, Client, message_bytes, shared_bytes
 from cofactor.engines.flare_refusals import Refused
 from cofactor.engines.history import Round, stage_of
@@ -61,11 +60,9 @@ class Own:
 
     def table(self, *, private: bool) -> Table:
         """Read the data; in a private run nothing is guessed."""
-        named = load.has_columns(self.data)
-        obs = self.left_out if named else ()
-        table = load.read(str(self.data), layer=self.layer, obs=obs, guesses=not private)
-        check_distinct(table)
-        return harmonise.without(table, self.left_out) if self.left_out and not named else table
+        table = load.read_features(self.data, aside=self.left_out, layer=self.layer, guesses=not private)
+        apart = self.left_out and not load.has_columns(self.data)
+        return harmonise.without(table, self.left_out) if apart else table
 
 
 class Careful(ClientFolder):

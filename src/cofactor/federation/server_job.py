@@ -87,13 +87,12 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
         raise CofactorError(f"rank: expected at most {features} (the features), found {terms.config.rank}.")
     known = [left[j] for j in sorted(said)] if found.union else None
     facts = _facts(terms, said, features, known)
-    method, plan = terms.made(facts)
+    method, plan, rounds, _, foreseen = terms.made(facts)
     _settle(clients, place, facts, dtype, questions.learned(made.steps))
     names = _names(clients, found)
     engine = Flare(clients, features, _Reading(terms.names, features, method, silent=terms.config.apart))
     remotes: list[Any] = [Remote(said[j].rows, features) for j in sorted(said)]
     inputs = Inputs(terms.names, remotes, made.names(names), [""] * len(terms.names), known)
-    rounds = None if plan.stream else plan.limit(method)
     arrays = preparing.learned(made, names, found.features)
     job = Job(
         terms.config,
@@ -105,6 +104,7 @@ def serve(terms: RunTerms, wire: Wire, out: Path, *, stop: Callable[[], bool], s
         rounds,
         Prepared(arrays, asked),
         asks=True,
+        foreseen=foreseen,
         asker=lambda question, t: questions.markers(engine, clients, question.factor, t),
     )
     job = going_on.begun(job, terms, out.parent)

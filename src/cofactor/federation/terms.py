@@ -14,9 +14,7 @@ from cofactor import __version__, records
 from cofactor.engines.flare_clients import Patience
 from cofactor.files import read_toml
 from cofactor.jobs.config import Config
-from cofactor.method import Method
-from cofactor.methods.build import AUTO, Facts, build, settle
-from cofactor.plan import Plan
+from cofactor.methods.build import AUTO, Facts, Ready, ready, settle
 from cofactor.types import CofactorError, unknown
 
 NOT_HERE = ("split", "group_by", "ratings", "holdout", "label", "leave_out", "scheduler")
@@ -75,12 +73,12 @@ class RunTerms:
                     return cls(run, records.decode(Config, config, "config"), _patience(waits), version, after)
         raise CofactorError("expected the terms of a run, found something else.")
 
-    def made(self, facts: Facts) -> tuple[Method, Plan]:
+    def made(self, facts: Facts) -> Ready:
         """Return the method and the plan, the same for the server and every client."""
         config, options = self.config, self.config.method_options
         if self.after and config.method == "exact":
             options = {**options, "start": "random"}  # it begins at a factor that there is
-        return build(config.method, config.rank, config.plan, facts, options)
+        return ready(config.method, config.rank, config.plan, facts, options)
 
     def without(self, run: str, clients: list[str]) -> RunTerms:
         """Return the terms of a run over the others, which begins anew under another name."""

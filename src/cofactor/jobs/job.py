@@ -32,8 +32,7 @@ from cofactor.jobs.reading import Inputs, read
 from cofactor.kinds.kind import Kind
 from cofactor.local.columns import groups
 from cofactor.method import Method
-from cofactor.methods.build import Facts, build
-from cofactor.methods.foreseen import foreseen
+from cofactor.methods.build import Facts, ready
 from cofactor.plan import Plan
 from cofactor.privacy.signing import Key
 from cofactor.records import Input
@@ -135,15 +134,14 @@ def prepare(config: Config, place: Place, known: Mapping[str, Array] | None = No
     names = place.together("the clients", inputs.names)
     facts = _facts(config, inputs, place, len(names))
     _check_sizes(config, facts)
-    method, plan = build(config.method, config.rank, config.plan, facts, config.method_options)
+    method, plan, rounds, _, foreseen = ready(config.method, config.rank, config.plan, facts, config.method_options)
     if not place.remote:
         first = sum(place.together("the clients", [len(inputs.names)])[: place.here])
         with place.guard("the inputs"):
             told: dict[str, Any] = {"clients": inputs.labels(), "features": inputs.feature_names}
             told["private"] = plan.privacy is not None
             inputs = replace(inputs, data=kinds.check(method.traits.kind, inputs.data, first=first, **told))
-    rounds, said = None if plan.stream else plan.limit(method), foreseen(method, facts)
-    return Job(config, method, plan, inputs, names, place, rounds, prepared, asks=True, foreseen=said)
+    return Job(config, method, plan, inputs, names, place, rounds, prepared, asks=True, foreseen=foreseen)
 
 
 def _facts(config: Config, inputs: Inputs, place: Place, clients: int) -> Facts:

@@ -16,7 +16,6 @@ from scipy import sparse
 
 from cofactor.data import harmonise, load, partition, ratings_split
 from cofactor.data.formats.table import Table
-from cofactor.data.tables import from_file
 from cofactor.engines.team import ProcessError, text_of
 from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
@@ -122,16 +121,12 @@ def _chosen(config: Config, table: Table | None) -> Config:
 
 def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table:
     """Read one file of a configuration; ``opens`` leaves formats that can be read in parts on disk."""
-    # a table has no group column to set aside unless one is named: numeric ones would pass for features
     columns = [name for name in (config.group_by, config.label, config.row_weights, *config.left_out) if name]
-    named = load.has_columns(path)
-    partly = opens if named or path.lower().endswith((".npy", ".npz", ".h5ad", ".zarr")) else None
-    obs, guesses = columns if named else (), config.privacy is None
-    how: Any = {"layer": config.layer, "obs": obs, "blocks": partly, "guesses": guesses}
-    table = from_file(path, distinct=config.features != "position", **how)
+    how: Any = {"layer": config.layer, "guesses": config.privacy is None, "distinct": config.features != "position"}
+    table = load.read_features(path, aside=columns, opens=opens, **how)
     if config.cell_weights is not None:
         table = weighing.of_cells(table, config.cell_weights)
-    return table if named or not config.left_out else harmonise.without(table, config.left_out)
+    return harmonise.without(table, config.left_out) if config.left_out and not load.has_columns(path) else table
 
 
 def in_blocks(config: Config, table: Table, place: Place) -> Inputs:

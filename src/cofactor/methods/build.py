@@ -10,6 +10,8 @@ from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.methods.auto import Choice, choose, density_of
 from cofactor.methods.catalog import Entry
+from cofactor.methods.foreseen import foreseen
+from cofactor.methods.planned import check, form, limit, usual
 from cofactor.methods.refusals import DEALT, GROUPED, MATCHED, SKETCH, not_additive
 from cofactor.plan import ROUNDS, Plan, Stream
 from cofactor.privacy.allowance import WHOLE, Parts, Privacy, honest_of
@@ -73,7 +75,7 @@ def refuse(
     """
     kind = about(method).kind
     if not isinstance(method, str):
-        plan.check(method)
+        check(method, plan)
     elif method != AUTO and kind in kinds:
         entry = catalog.find(method)
         _refuse(entry, plan, options)
@@ -140,15 +142,50 @@ def build(
         made = _named(entry, rank, plan, facts, options or {})
     else:
         made = method
-        plan.check(made)
+        check(made, plan)
     if plan.privacy is not None and made.traits.allowance is None:
         made = made.private(plan.privacy, rounds=plan.rounds or ROUNDS, parts=_parts(plan, facts))
     if plan.secure and not made.traits.additive:
         raise PrivacyError(not_additive(made.traits.kind))
     settled = _settled(plan, made, facts.clients)
     if made.traits.allowance is not None:
-        made.traits.allowance.ledger(settled.limit(made), facts.clients)  # refused if it costs more than its budget
+        made.traits.allowance.ledger(limit(made, settled), facts.clients)  # refused if it costs more than its budget
     return made, settled
+
+
+class Ready(NamedTuple):
+    """A method and a plan as they will run, and what is known of the run before it begins.
+
+    ``rounds`` is the most that it takes, None for a stream. ``choice`` says what a name stands for, where another
+    method runs than was asked for; ``foreseen`` what must be known of the noise of a private run.
+    """
+
+    method: Method
+    plan: Plan
+    rounds: int | None
+    choice: Choice | None = None
+    foreseen: str = ""
+
+
+def ready(method: str | Method, rank: int, plan: Plan, facts: Facts, options: Mapping[str, Any] | None = None) -> Ready:
+    """Settle what a name stands for, build it (:func:`build`), and look ahead."""
+    choice = settle(method, rank, plan, facts) if isinstance(method, str) else None
+    made, settled = build(method if choice is None else choice.method, rank, plan, facts, options)
+    told = foreseen(made, clients=facts.clients, features=facts.features, rows=facts.rows)
+    other = choice if choice is not None and choice.why else None
+    return Ready(made, settled, None if settled.stream else limit(made, settled), other, told)
+
+
+def adapted(method: Method, plan: Plan) -> tuple[Method, int]:
+    """Return a method in the form that a plan needs, and its rounds; refuse what is none, or contradicts the plan."""
+    if isinstance(method, str):
+        raise CofactorError(
+            f"method: expected a method, as cofactor.methods.catalog.make({method!r}, rank). Found the text {method!r}."
+        )
+    if plan.privacy is not None and method.traits.allowance is None:
+        raise CofactorError("privacy: expected the private form of the method; see cofactor.methods.build.")
+    check(method, plan)
+    return form(method, plan), limit(method, plan)
 
 
 def _parts(plan: Plan, facts: Facts) -> Parts:
@@ -188,5 +225,5 @@ def _settled(plan: Plan, method: Method, clients: int) -> Plan:
         return replace(plan, rounds=method.rounds, stop=plan.stop if method.traits.iterates else 0.0)
     plain = plan.privacy is None and not plan.secure and plan.participation == 1
     if method.traits.streams and plain:
-        return replace(plan, stream=Stream((plan.rounds or plan.usual(paid=False)) * clients))
+        return replace(plan, stream=Stream((plan.rounds or usual(plan, paid=False)) * clients))
     return plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cofactor.method import Method
-from cofactor.methods.build import Facts
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import Private
 
@@ -35,18 +34,18 @@ def expected(ratio: float) -> str:
     )
 
 
-def foreseen(method: Method, facts: Facts) -> str:
+def foreseen(method: Method, *, clients: int, features: int | None, rows: int | None) -> str:
     """Return what must be known of a private run beforehand; nothing where its noise is smaller than its signal.
 
     The number of rows counts where it is public. Where it is not, methods that find out by themselves what they can
     release say so in the end, and of the others it is said how many rows would be enough.
     """
     allowance = method.traits.allowance
-    if allowance is None or facts.features is None:
+    if allowance is None or features is None:
         return ""
     private: Private = method  # type: ignore[assignment]
-    sizes = {"features": facts.features, "clients": facts.clients}
-    units = facts.clients if allowance.privacy.unit is Unit.CLIENT else facts.rows
+    sizes = {"features": features, "clients": clients}
+    units = clients if allowance.privacy.unit is Unit.CLIENT else rows
     if units is None:
         if private.drowns(units=1, **sizes):
             return ""

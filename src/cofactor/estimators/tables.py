@@ -12,7 +12,8 @@ import numpy as np
 
 from cofactor.data import load
 from cofactor.data.formats.row_blocks import RowBlocks
-from cofactor.data.formats.table import Table, did_you_mean, plain, shown
+from cofactor.data.formats.table import Table, did_you_mean, plain
+from cofactor.data.load import check_distinct
 from cofactor.types import Array, CofactorError, Data, DataError
 
 
@@ -87,16 +88,6 @@ def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
     return Table(X, names, _index(X), source=source)
 
 
-def from_file(path: str, *, distinct: bool = True, **how: Any) -> Table:
-    """Read a file whose columns are features, as :func:`load.read` does; they have ``distinct`` names, if any."""
-    if load.are_ratings(path):
-        raise CofactorError(f"{path}: expected features in columns, found lines of user,item,rating; add --ratings.")
-    table = load.read(path, **how)
-    if distinct:
-        check_distinct(table)
-    return table
-
-
 def as_tables(Xs: Sequence[Any], *, layer: str | None = None) -> list[Table]:
     """Return what clients hold as tables whose features have distinct names."""
     tables = [as_table(X, f"client {j}", layer=layer) for j, X in enumerate(Xs)]
@@ -116,19 +107,6 @@ def set_aside(table: Table, name: str) -> tuple[Table, Array]:
     label = table.X.columns[names.index(name)]
     X = table.X.drop(columns=[label]) if hasattr(table.X, "iloc") else table.X.drop(label)
     return replace(table, X=X, feature_names=[n for n in names if n != name]), plain(table.X[label])
-
-
-def check_distinct(table: Table, *, annotated: bool | None = None) -> None:
-    """Refuse features that have the same name: nobody could say which of them new rows mean."""
-    names = table.feature_names or []
-    if len(set(names)) == len(names):
-        return
-    seen: set[str] = set()
-    twice = list(dict.fromkeys(name for name in names if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
-    found = f"{shown(twice)} more than once"
-    annotated = table.source.endswith(".h5ad") if annotated is None else annotated
-    remedy = "adata.var_names_make_unique() renames them" if annotated else "rename them, or add their columns up"
-    raise DataError(f"{table.source}: expected distinct feature names, found {found}; {remedy}.")
 
 
 def _index(frame: Any) -> list[str] | None:
