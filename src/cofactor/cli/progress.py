@@ -77,6 +77,8 @@ class Progress:
 
     def __call__(self, line: Round, shared: Shared) -> None:
         """Show one round."""
+        if self.quiet:
+            return
         if line.stage == self.stages - 1:  # a start takes other times
             self.seconds.append(line.seconds)
         cells: tuple[str, ...] = (
@@ -94,7 +96,7 @@ class Progress:
         self.pieces, self.since = "", time.monotonic()
         if self.live:
             self.live.refresh()
-        elif not self.quiet:
+        else:
             text = "  ".join(f"{name} {cell}" for name, cell in zip(self.columns, cells, strict=True))
             print(text, file=sys.stderr, flush=True)
 

@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController
 from cofactor import kinds
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Finished, Work
-from cofactor.engines.history import Round
+from cofactor.engines.history import Round, dtype_of
 from cofactor.engines.host import Host
 from cofactor.engines.team import Team, text_of, told_of
 from cofactor.method import Method, total
@@ -151,7 +151,7 @@ def settle(hosted: Hosted, dtype: np.dtype[Any]) -> None:
         return
     terms, count = hosted.terms, min(hosted.threads, len(hosted.data))
     pool = ThreadPoolExecutor(count) if count > 1 and not terms.streams else None
-    data = kinds.as_dtype(hosted.data, kinds.common(terms.method, [dtype]))
+    data = kinds.as_dtype(hosted.data, dtype_of(terms.method.traits, [dtype]))
     own: Any = {"first": hosted.first, "pool": pool, "stacks": terms.stacks, "masks": not terms.stacks}
     host = Steady(terms.method, data, terms.seed, **own)
     host.kept["number"] = hosted.number

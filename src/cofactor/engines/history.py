@@ -1,11 +1,14 @@
-"""What a run writes down: one line per round."""
+"""What a run writes down, one line per round, and what of its rounds follows from the traits of its method."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from cofactor.method import Traits
 
@@ -74,3 +77,12 @@ def stage_of(traits: Traits, t: int) -> int:
 def adds_up(traits: Traits, t: int) -> bool:
     """Whether the messages of round t add up over the rows of stacked clients."""
     return traits.rowwise is not None and t >= traits.rowwise
+
+
+def dtype_of(traits: Traits, dtypes: Sequence[Any]) -> np.dtype[Any]:
+    """Return the type in which all clients step: the widest of theirs; in a private run on numbers double precision.
+
+    There nothing may depend on what one of them holds, and no row is too large for it.
+    """
+    alone = traits.allowance is not None and traits.kind == "real"
+    return np.dtype(np.float64) if alone else np.result_type(*dtypes)

@@ -14,7 +14,7 @@ from cofactor import kinds
 from cofactor.engines import stream as streams
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watch, Work, shared_bytes, used_by
-from cofactor.engines.history import Round, adds_up
+from cofactor.engines.history import Round, adds_up, dtype_of
 from cofactor.engines.host import Host
 from cofactor.engines.team import ProcessError, Team, most
 from cofactor.local import devices
@@ -90,7 +90,7 @@ def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False
                 f"process {process}: client {sum(counts[:process])}: expected {features} features like client 0, "
                 f"found {form[0][0]}; give every client the same columns in the same order."
             )
-    dtype = kinds.common(method, [dtype for form in forms for _, dtype in form])
+    dtype = dtype_of(method.traits, [dtype for form in forms for _, dtype in form])
     same = all(X.dtype == dtype for X in data)
     return Held(data if same else kinds.as_dtype(data, dtype), first, n_clients, features)
 

@@ -92,7 +92,8 @@ def as_tables(Xs: Sequence[Any], *, layer: str | None = None) -> list[Table]:
     """Return what clients hold as tables whose features have distinct names."""
     tables = [as_table(X, f"client {j}", layer=layer) for j, X in enumerate(Xs)]
     for X, table in zip(Xs, tables, strict=True):
-        check_distinct(table, annotated=is_annotated(X))
+        if table.feature_names is not None:
+            check_distinct(table, annotated=is_annotated(X))
     return tables
 
 

@@ -15,6 +15,7 @@ from cofactor.data.formats.table import Table
 from cofactor.data.preparation import Asked, Preparation
 from cofactor.engines.flare_member import Desk, Member, told, told_nothing
 from cofactor.engines.flare_refusals import Refused
+from cofactor.engines.history import dtype_of
 from cofactor.engines.secure import in_words
 from cofactor.engines.totals import Question, Totals
 from cofactor.federation import hand_over
@@ -182,7 +183,7 @@ class ClientJob:
         method, plan, *_ = terms.made(facts)
         formed, limit = adapted(method, plan)
         Policy.read(self.own.home).check_messages(formed, features, limit)
-        [data] = kinds.as_dtype([self._checked(X)], kinds.common(method, [dtype]))
+        [data] = kinds.as_dtype([self._checked(X)], dtype_of(method.traits, [dtype]))
         self._show(clients, width, features)
         run = self._own_run(formed, number)
         self._charge(run, limit)

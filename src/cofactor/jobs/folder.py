@@ -218,8 +218,9 @@ class RunFolder:
 
     def seal(self, ends: Mapping[str, Any]) -> None:
         """Keep where every chain ends, once the run is over: lines that are missing later will show."""
-        self.write_json("manifest.json", {**self.manifest(), "ledger": ends})
-        for name in (ledger.FILE, ledger.CHARGES):
+        manifest = self.manifest()
+        self.write_json("manifest.json", {**manifest, "ledger": ends})
+        for name in (ledger.FILE, ledger.CHARGES) if manifest.get("keys") else ():
             Book(self.path / name).seal.unlink(missing_ok=True)
 
     def write_factor(

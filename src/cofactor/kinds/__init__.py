@@ -17,7 +17,6 @@ from cofactor.kinds.rated import RATED
 from cofactor.kinds.zero_one import ZERO_ONE
 from cofactor.local import arrays
 from cofactor.local.admitted import SizeError
-from cofactor.method import Method
 from cofactor.types import Data, DataError, unknown
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (NON_NEGATIVE, GAPPED, ZERO_ONE, RATED, CLUSTERED, BLOCKED)}
@@ -103,16 +102,6 @@ def alike(data: Sequence[Data], *, first: int = 0) -> Checked:
                 "give every client the same columns in the same order."
             )
     return as_dtype(data, np.result_type(*(X.dtype for X in data)))
-
-
-def common(method: Method, dtypes: Sequence[Any]) -> np.dtype[Any]:
-    """Return the dtype in which all clients step: the widest of theirs; in a private run on numbers double precision.
-
-    There nothing may depend on what one of them holds, and no row is too large for it.
-    """
-    traits = method.traits
-    alone = traits.allowance is not None and traits.kind == NON_NEGATIVE.name
-    return np.dtype(np.float64) if alone else np.result_type(*dtypes)
 
 
 def as_dtype(data: Sequence[Data], dtype: np.dtype[Any]) -> Checked:
