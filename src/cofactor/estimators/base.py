@@ -39,7 +39,6 @@ from cofactor.privacy.allowance import Privacy
 from cofactor.types import Array, CofactorError, Data
 
 MOST_BY_DEFAULT = 10
-NUMBERS = (np.float64, np.float32)
 SHAPE_ONLY: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False}
 """scikit-learn checks shape and type; values are checked here, with the client and the cell in the message."""
 
@@ -143,7 +142,6 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         check_takes(asked, chosen, name)
         engine = self._carrier(plan)  # a text, or a device that is not there, is refused before data are read
         preparation = Preparation.of(self.prepare, self._kind, private=plan.privacy is not None)
-        came, X = X, devices.settled(X, here=plan.privacy is not None)
         held = self._held(X, groups, plan, preparation)
         preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)
         start = given.start(held, whole)
@@ -180,7 +178,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         doubt(outcome, self.features_)
         self._conclude(measure.overall(kind, found), outcome)
         self._add(whole if given.cells is None else data, facts, plan, engine)
-        self._give_back(came, X)
+        self._give_back(X)
         return held
 
     def _carrier(self, plan: Plan) -> Engine | None:
@@ -204,7 +202,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         shape = SHAPE_ONLY | {"ensure_min_samples": int(not empty)}
 
         def convert(x: Any, client: Any) -> Data:
-            kinds = NUMBERS if is_frame(x) else self._dtype  # frames have types of their own, with NA
+            kinds = clients.NUMBERS if is_frame(x) else self._dtype  # frames have types of their own, with NA
             return self._convert(x if many else validate_data(self, x, dtype=kinds, **shape), client)
 
         kind = steps.takes if steps.steps else self._kind
@@ -251,7 +249,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         are one client, whose own part is found from them: give all rows of a client at once.
         """
         check_is_fitted(self)
-        codes = [self._codes(self._there(x)) for x in self._new_data(devices.settled(X))]
+        codes = [self._codes(self._there(x)) for x in self._new_data(X)]
         return self._contained(codes if clients.is_many(X) else codes[0], X)
 
     def _there(self, X: Data) -> Data:
@@ -284,7 +282,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
 
     def _score(self, X: Any) -> Score:
         """Return the errors of new rows, codes refitted."""
-        data = self._new_data(devices.settled(X))
+        data = self._new_data(X)
         tallies = [self._kind.tally(self._made, x, self._codes(x), self._factor) for x in data]
         return self._kind.score(np.sum(tallies, axis=0))
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.boolean import check_boolean, product, unpack
+from cofactor.data import binarize
 from cofactor.data.harmonise import How
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.outcome import Run
@@ -18,16 +20,15 @@ from cofactor.estimators import clients
 from cofactor.estimators.base import seed_of
 from cofactor.estimators.given import NOTHING, Given
 from cofactor.estimators.keeping import Kept
-from cofactor.estimators.to_bits import to_bits
+from cofactor.estimators.tables import is_frame
 from cofactor.kinds.kind import Score
 from cofactor.kinds.zero_one import ZERO_ONE, support
-from cofactor.local import devices
 from cofactor.method import Method
 from cofactor.methods.build import Facts
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select import boolean_ranks
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, CofactorError, Data, DataError
 
 
 class Tile(NamedTuple):
@@ -140,7 +141,12 @@ class FederatedBMF(Kept):
     def _convert(self, X: Any, client: Any) -> Data:
         if self.prepare is not None:
             return super()._convert(X, client)
-        return to_bits(X, client=client, threshold=self.threshold)
+        X = clients.matrix(X, client, clients.NUMBERS if is_frame(X) else self._dtype)
+        values = X.data if sparse.issparse(X) else X
+        if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+            found = f"{np.sum(~finite)} NaN or infinity; fill or drop them."
+            raise DataError(f"client {client}: expected zeros and ones, found {found}")
+        return (X if self.threshold is None else binarize.threshold(X, self.threshold)).astype(np.float32)
 
     def _refuse_scan(self) -> None:
         """Refuse a rank scan that would show what the fit itself does not."""
@@ -191,7 +197,7 @@ class FederatedBMF(Kept):
 
     def tiles(self, X: Any) -> list[Tile]:
         """Return every component as a tile of the rows of X (one matrix, or a list of clients), codes refitted."""
-        data = self._new_data(devices.settled(X))
+        data = self._new_data(X)
         counts = np.sum([support(x, self._codes(x), self.components_) for x in data], axis=0)
         rows = sum(x.shape[0] for x in data)
         names: list[Any] = self.features_ or list(range(self.components_.shape[1]))

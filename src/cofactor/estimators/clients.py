@@ -26,6 +26,8 @@ from cofactor.methods.build import Facts
 from cofactor.plan import Plan
 from cofactor.types import Array, CofactorError, Data, DataError, unknown
 
+NUMBERS = (np.float64, np.float32)
+
 
 class Clients(NamedTuple):
     """Checked data of every client, their names, and for grouped input the rows of each in the whole.
@@ -91,13 +93,13 @@ def split(
     """Return the clients: the items of a list, the groups of a matrix, or one client; each checked.
 
     ``groups`` are labels of the rows, or the name of a column that holds them. Features are matched by name where
-    there are names. ``empty`` lets clients have no rows.
+    there are names. ``empty`` lets clients have no rows, and wants all of them in memory: those of a private fit.
     """
     refuse_others(X)
     many = is_many(X)
     if many and groups is not None:
         raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
-    tables = as_tables(X if many else [X], layer=layer)
+    tables = as_tables(X if many else [X], layer=layer, here=empty)
     if isinstance(groups, str):
         tables[0], groups = set_aside(tables[0], groups)
     tables = [replace(table, X=converted(table.X, j, convert)) for j, table in enumerate(tables)]
@@ -218,11 +220,10 @@ Convert = Callable[[Any, Any], Data]
 """(what a user holds, name of the client) -> a matrix."""
 
 
-def matrix(X: Any, client: Any = 0) -> Data:
+def matrix(X: Any, client: Any = 0, dtype: Any = NUMBERS) -> Data:
     """Return one matrix of numbers: shape and type by scikit-learn's rules; values are for its kind to check."""
     try:
-        accept: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": (np.float64, np.float32)}
-        return check_array(X, ensure_all_finite=False, ensure_min_samples=0, **accept)
+        return check_array(X, dtype=dtype, accept_sparse=("csr", "csc"), ensure_all_finite=False, ensure_min_samples=0)
     except ValueError as error:
         told = str(error).partition("\n")[0]  # what follows are the values themselves
         raise DataError(f"client {client}: {told}") from None

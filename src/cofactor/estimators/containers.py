@@ -8,7 +8,7 @@ import sklearn
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
 from cofactor.estimators.clients import is_many
-from cofactor.estimators.tables import is_annotated
+from cofactor.estimators.tables import is_annotated, is_tensor
 from cofactor.local import devices
 from cofactor.types import Array, unknown
 
@@ -32,11 +32,11 @@ class Containers(ClassNamePrefixFeaturesOutMixin):
         self._sklearn_output_config = {"transform": transform}
         return self
 
-    def _give_back(self, X: Any, settled: Any) -> None:
-        """Keep what was learned as tensors, where X came as such and was settled as arrays."""
-        if X is settled:
+    def _give_back(self, X: Any) -> None:
+        """Keep what was learned as tensors, where X came as such."""
+        like = X[0] if is_many(X) else X
+        if not is_tensor(like):
             return
-        like = X[0] if devices.are_tensors(X) else X
         self.components_ = devices.returned(self.components_, like)
         self.codes_ = [devices.returned(W, like) for W in self.codes_]
         self.stability_ = None if self.stability_ is None else devices.returned(self.stability_, like)

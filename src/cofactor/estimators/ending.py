@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from cofactor.data.formats.table import few
 from cofactor.engines.history import Round
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE
-from cofactor.estimators import unobserved
 from cofactor.kinds.kind import Kind, Score
+from cofactor.kinds.numbers import GAPPED
 from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.types import Array, DataError, DisclosureWarning, Shared
 
@@ -25,6 +26,8 @@ ADVICE = {
     "or give the data in float64.",
 }
 
+SHOWN = 5
+"""So many features, or clients, are named."""
 HIDING = 0.999
 """The part of a factor's squares in one feature from which on it hides the others."""
 
@@ -80,7 +83,19 @@ def lacks(
     outcome: Run, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
 ) -> list[str]:
     """Say which features and clients have no observed cell, and how many clients are too small for their summaries."""
-    return [*unobserved.remarks(outcome.unobserved, features, kind, tallies, clients), *_too_short(outcome)]
+    lines = []
+    if outcome.unobserved:
+        those = [str(j) if features is None else str(features[j]) for j in outcome.unobserved]
+        known = "nothing is known of them, and the factor has 0 there."
+        lines.append(f"features that nobody observed, but for rows of zeros: {few(those, SHOWN)}; {known}")
+    if without := [str(clients[j]) for j in _silent(kind, tallies)]:
+        lines.append(f"clients without an observed cell: {few(without, SHOWN)}; their codes are 0.")
+    return [*lines, *_too_short(outcome)]
+
+
+def _silent(kind: Kind, tallies: Sequence[Array]) -> list[int]:
+    """Return which clients observed no cell, by their tallies; of other kinds of data none are asked."""
+    return [j for j, (*_, cells) in enumerate(tallies) if cells == 0] if kind is GAPPED else []
 
 
 def _too_short(outcome: Run) -> list[str]:
@@ -98,7 +113,7 @@ def lacking(
     outcome: Run, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
 ) -> None:
     """Refuse data without an observed cell; warn of what they lack (:func:`lacks`)."""
-    silent = unobserved.silent(kind, tallies)
+    silent = _silent(kind, tallies)
     if silent and len(silent) == len(tallies):
         raise DataError(
             "expected cells that were observed, found none: every cell of every client is NaN, or weighs 0."

@@ -59,7 +59,7 @@ class Factored(Kept, auto_wrap_output_keys=None):  # type: ignore[call-arg]
         check_is_fitted(self)
         if client is not None and (cell_weight is not None or clients.is_many(X)):
             raise CofactorError("client: expected one matrix of that client's rows, and no cell_weight beside it.")
-        held = self._new_data(devices.settled(X))
+        held = self._new_data(X)
         if client is not None:
             found = [self._codes_of(client, held[0])]
         else:

@@ -14,14 +14,23 @@ from cofactor.data import load
 from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.formats.table import Table, did_you_mean, plain
 from cofactor.data.load import check_distinct
+from cofactor.local import devices
 from cofactor.types import Array, CofactorError, Data, DataError
 
 
+def is_of(X: Any, package: str, name: str) -> bool:
+    """Whether X is of a class of another package; nothing is imported for it."""
+    return any(kind.__module__.partition(".")[0] == package and kind.__name__ == name for kind in type(X).__mro__)
+
+
 def is_annotated(X: Any) -> bool:
-    """Whether X is an AnnData object; nothing is imported for it."""
-    return any(
-        kind.__module__.partition(".")[0] == "anndata" and kind.__name__ == "AnnData" for kind in type(X).__mro__
-    )
+    """Whether X is an AnnData object."""
+    return is_of(X, "anndata", "AnnData")
+
+
+def is_tensor(X: Any) -> bool:
+    """Whether X is a tensor of torch."""
+    return is_of(X, "torch", "Tensor")
 
 
 def is_frame(X: Any) -> bool:
@@ -35,8 +44,8 @@ def is_frame(X: Any) -> bool:
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether X is a lazy frame of polars, a plan to read a data frame; nothing is imported for it."""
-    return type(X).__module__.partition(".")[0] == "polars" and type(X).__name__ == "LazyFrame"
+    """Whether X is a lazy frame of polars, a plan to read a data frame."""
+    return is_of(X, "polars", "LazyFrame")
 
 
 def in_memory(X: Any) -> Any:
@@ -69,16 +78,17 @@ def without_numbers(frame: Any) -> list[str]:
     return [str(name) for name in frame.columns if not numeric(name)]
 
 
-def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
+def as_table(X: Any, source: str, *, layer: str | None = None, here: bool = False) -> Table:
     """Return what somebody holds as a table; the matrix of a data frame stays the frame, for others to convert.
 
-    ``layer`` is that of AnnData ("raw" for the raw matrix).
+    ``layer`` is that of AnnData ("raw" for the raw matrix). A tensor on a device stays there, unless it is wanted
+    ``here``.
     """
     if is_annotated(X):
         return replace(_annotated(X, source, layer), source=source)
     if layer is not None:
         raise CofactorError(f"{source}: layer {layer!r} is for AnnData, found {type(X).__name__}.")
-    X = in_memory(X)
+    X = devices.settled(X, here=here) if is_tensor(X) else in_memory(X)
     if isinstance(X, np.ma.MaskedArray):  # others would take what lies under the mask for data
         X = np.ma.filled(X.astype(np.result_type(X.dtype, np.float32)), np.nan)
     if not is_frame(X):
@@ -88,9 +98,9 @@ def as_table(X: Any, source: str, *, layer: str | None = None) -> Table:
     return Table(X, names, _index(X), source=source)
 
 
-def as_tables(Xs: Sequence[Any], *, layer: str | None = None) -> list[Table]:
-    """Return what clients hold as tables whose features have distinct names."""
-    tables = [as_table(X, f"client {j}", layer=layer) for j, X in enumerate(Xs)]
+def as_tables(Xs: Sequence[Any], **how: Any) -> list[Table]:
+    """Return what clients hold as tables (:func:`as_table`) whose features have distinct names."""
+    tables = [as_table(X, f"client {j}", **how) for j, X in enumerate(Xs)]
     for X, table in zip(Xs, tables, strict=True):
         if table.feature_names is not None:
             check_distinct(table, annotated=is_annotated(X))
