@@ -13,7 +13,7 @@ from cofactor.engines.mpi import Mpi
 from cofactor.jobs.config import Config
 from cofactor.jobs.job import fit
 from cofactor.methods import catalog
-from cofactor.methods.build import Facts, build
+from cofactor.methods.build import Facts, build, ready
 from cofactor.methods.planned import limit
 from cofactor.plan import BY_SHARE, MOST, ROUNDS, ByShare, Plan, Stop, Stream
 from cofactor.privacy.allowance import WHOLE
@@ -252,6 +252,23 @@ def test_the_rounds_that_are_asked_for_are_those_of_a_private_method(Xs):
     method, plan = build("dp-nmf", 3, Plan(10, privacy=ASKED), Facts(3))
     assert (method.rounds, plan.rounds) == (10, 10)
     assert build("dp-nmf", 3, Plan(privacy=ASKED), Facts(3))[0].rounds == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "plan", "rounds", "chosen"),
+    [
+        ("exact", Plan(7), 7, None),
+        ("asyn-sd", Plan(7), None, None),
+        ("auto", Plan(), ROUNDS, "exact"),
+        ("exact", Plan(privacy=ASKED), 2, "exact"),
+    ],
+)
+def test_what_is_ready_says_what_runs_and_for_how_long(name, plan, rounds, chosen):
+    facts = Facts(3, 20, 60)
+    found = ready(name, 3, plan, facts)
+    assert (found.method, found.plan) == build(name, 3, plan, facts)
+    assert found.rounds == rounds
+    assert chosen == (found.choice and found.choice.method)
 
 
 @pytest.mark.parametrize("name", ["asyn-sd", "asyn-ssd-v"])

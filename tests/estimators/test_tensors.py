@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from cofactor import FederatedBMF, FederatedNMF
+from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF
 from cofactor.engines.inline import Inline
 from cofactor.types import CofactorError
 
@@ -55,6 +55,13 @@ def test_bits_of_tensors():
     bits = (X > 0.3).astype(float)
     here, there = (FederatedBMF(3, random_state=0).fit(a) for a in (bits, torch.from_numpy(bits)))
     np.testing.assert_array_equal(there.components_.numpy(), here.components_)
+
+
+def test_new_rows_of_clusters_may_be_tensors():
+    """Those that know their gradient were refused by all but transform."""
+    model, rows = FederatedKMeans(3, random_state=0).fit(X), torch.from_numpy(X).requires_grad_()
+    np.testing.assert_array_equal(model.predict([rows])[0], model.predict(X))
+    assert model.score(rows) == model.score(X)
 
 
 def test_a_device_goes_without_an_engine():

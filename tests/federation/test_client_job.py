@@ -119,7 +119,8 @@ def private_terms(run="r1", **settings):
 def test_a_name_stands_for_one_run_so_that_more_rounds_under_it_get_nothing(tmp_path):
     """A server that submits a run again with more rounds would release more than the budget allows."""
     texts = ["epsilon = 1.001\ntotal_epsilon = 1.001\n"] * 4
-    federation(tmp_path, blocks(), private_terms(), texts)
+    folder, *_ = federation(tmp_path, blocks(), private_terms(), texts)
+    assert "as large as the noise from about" in folder.evaluation().remark  # as of a run over files
     spent, kept = policy.spent(tmp_path / "alice"), RunFolder.open(tmp_path / "alice" / "runs" / "r1")
     charges = (kept.path / "charges.jsonl").read_bytes()
     for other in ({"rounds": 8}, {"epsilon": 0.9}, {"rank": 4}, {"delta": 1e-5}, {"seed": 7}, {"inputs": NAMES[:3]}):
@@ -470,6 +471,13 @@ def test_a_client_leaves_columns_out_that_no_run_reads(tmp_path, file):
         table = Own(tmp_path, tmp_path / file, "salt", left_out=tuple(more)).table(private=private)
         assert table.feature_names == ["a", "b", "c"]
         np.testing.assert_array_equal(table.X, X)
+
+
+def test_a_client_refuses_ratings_as_columns(tmp_path):
+    """Their users and items were taken for features."""
+    (tmp_path / "ratings.csv").write_text("userId,movieId,rating\n1,2,3.5\n2,2,4.0\n")
+    with pytest.raises(CofactorError, match="expected features in columns, found lines of user,item,rating"):
+        Own(tmp_path, tmp_path / "ratings.csv", "salt").table(private=False)
 
 
 @pytest.mark.parametrize("secure", [False, True])
