@@ -53,6 +53,19 @@ def test_one_file_makes_as_many_clients_as_there_are_processes(home: Path, tmp_p
     assert (tmp_path / "three" / "passports.json").exists()
 
 
+@pytest.mark.parametrize("more", [{"rounds": 2}, {"epsilon": 1.0, "delta": 1e-3}])
+def test_a_line_that_is_taken_from_the_ledger_while_the_run_goes_on_is_missed(home, tmp_path: Path, more: Any) -> None:
+    """Where the lines end was read from the file again, and what was missing there by then nobody knew of."""
+    ledger = tmp_path / "run" / "ledger.jsonl"
+
+    def take(line: Round, shared: Any) -> None:
+        if line.round == 1:
+            ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:-1]))
+
+    folder = fit(Config([str(home / "all.npy")], 3, **more), tmp_path / "run", callbacks=[take])
+    assert "lines were removed" in str(folder.verify())
+
+
 class Killed(Exception):
     """What a process that was killed does not live to raise."""
 

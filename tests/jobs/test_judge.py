@@ -23,6 +23,7 @@ from cofactor.jobs.job import fit, resume
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import read
 from cofactor.kinds.numbers import NonNegative
+from cofactor.methods import build as building
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 from cofactor.privacy.errors import PrivacyError
@@ -238,7 +239,7 @@ def test_nothing_is_done_twice(home: Path, tmp_path: Path, monkeypatch: pytest.M
 
     counted(Alone, "__call__")
     counted(NonNegative, "check")
-    counted(jobs, "build")
+    counted(building, "build")
     counted(Checkpoint, "load")
     counted(jobs, "read")
     config = Config([str(home / f"{name}.csv") for name in "abc"], 3, rounds=4)
