@@ -255,26 +255,16 @@ class WrappedSession:
     def __init__(self, session: Session) -> None:
         self.session, self.method = session, session.method
         self.n_clients, self.n_features = session.n_clients, session.n_features
+        self.everywhere, self.step, self.used, self.blame = (
+            session.everywhere,
+            session.step,
+            session.used,
+            session.blame,
+        )
 
     def stream(self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]) -> Streamed:
         """As the engine does."""
         return self.session.stream(shared, stream, watch=watch, callbacks=callbacks)
-
-    def everywhere(self, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """As the engine does."""
-        return self.session.everywhere(work, *arguments)
-
-    def step(self, shared: Shared, t: int, participants: Array, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """As the engine does."""
-        return self.session.step(shared, t, participants, work, *arguments)
-
-    def used(self, clients: Sequence[int], t: int) -> None:
-        """As the engine does."""
-        self.session.used(clients, t)
-
-    def blame(self, client: int) -> bool:
-        """As the engine does."""
-        return self.session.blame(client)
 
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
         """As the engine does."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from cofactor import __version__
+from cofactor.data import datasets
 from cofactor.files import atomic
 from cofactor.reproduce.claims import OPEN, Verdict, judge
-from cofactor.reproduce.experiment import Experiment, Settings, find
+from cofactor.reproduce.experiment import PACKAGE, Experiment, Settings, find
 from cofactor.reproduce.measuring import Book, Told, run_cells
-from cofactor.reproduce.supply import missing
 from cofactor.reproduce.written import tables, verdict_table
 
 BOOK, TABLE, FIGURE, RESULTS = "cells.jsonl", "table.md", "figure.png", "results.json"
@@ -131,3 +134,27 @@ def record(made: Outcome) -> str:
     }
     body = ",\n".join(json.dumps(line) for line in made.lines)
     return json.dumps(head, indent=1, ensure_ascii=False)[:-2] + f',\n "cells": [\n{body}\n ]\n}}\n'
+
+
+def missing(cells: Sequence[Settings]) -> dict[str, str]:
+    """Return every dataset that cells name under "data" and that is not here, with what to do about it."""
+    wanted = dict.fromkeys(cell["data"] for cell in cells if "data" in cell)
+    return {name: text for name in wanted if (text := _why_not(name))}
+
+
+def _why_not(name: str) -> str:
+    """Say why a dataset cannot be read; "" where it can."""
+    file = datasets.file_of(name)
+    if file is None:
+        return ""
+    folder = os.environ.get(datasets.VARIABLE)
+    if folder and (Path(folder) / file).is_file():
+        return ""
+    where = f"not in {folder}" if folder else f"the environment variable {datasets.VARIABLE} names no folder"
+    return f"{file}: {where}. It can be made from {sources().get(file.removesuffix('.npz'), 'a source of your own')}."
+
+
+def sources() -> dict[str, str]:
+    """Return where each file can be had."""
+    text = (resources.files(PACKAGE) / "data.toml").read_text(encoding="utf-8")
+    return {name: str(entry) for name, entry in tomllib.loads(text).items()}
