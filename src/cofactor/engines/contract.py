@@ -255,12 +255,8 @@ class WrappedSession:
     def __init__(self, session: Session) -> None:
         self.session, self.method = session, session.method
         self.n_clients, self.n_features = session.n_clients, session.n_features
-        self.everywhere, self.step, self.used, self.blame = (
-            session.everywhere,
-            session.step,
-            session.used,
-            session.blame,
-        )
+        self.everywhere, self.step = session.everywhere, session.step
+        self.used, self.blame = session.used, session.blame
 
     def stream(self, shared: Shared, stream: Stream, *, watch: Watch | None, callbacks: Sequence[Callback]) -> Streamed:
         """As the engine does."""

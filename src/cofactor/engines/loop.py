@@ -59,14 +59,13 @@ def run(
     (2, 4)
     """
     plan = _plan(plan, how)
-    carried = carrier(engine, plan)
+    engine = carrier(engine, plan)
     asked, (method, limit) = method, adapted(method, plan)  # refused, before anybody looks at the data
     if not isinstance(Xs, Checked) and devices.are_tensors(Xs):
         more: dict[str, Any] = {"engine": engine, "callbacks": callbacks, "checkpoint": checkpoint, "watch": watch}
         more |= {"start": devices.plain(start), "begun": begun, "charges": charges, "work": work}
         data = devices.settled(Xs, here=method.traits.allowance is not None)
         return _of_tensors(run(asked, data, plan, **more), Xs)
-    engine = carried
     draw = _drawing(plan, Xs)
     opened = partial(paying.opened, method, team=engine.team, checkpoint=checkpoint, charges=charges)
     with engine.open(method, Xs, plan) as session, opened(session=session) as till:
