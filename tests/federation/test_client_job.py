@@ -96,7 +96,7 @@ def test_of_two_private_runs_at_once_the_second_sees_what_the_first_costs(tmp_pa
     """Without a lock all would find room, since the first one takes its time to write."""
     monkeypatch.setattr(files, "reached", lambda place: time.sleep(0.05))
     limits, config = Policy(total_epsilon=2.5), private_terms().config
-    method, _ = RunTerms("r", config).made(Facts(4, 20, None))
+    method = RunTerms("r", config).made(Facts(4, 20, None)).method
 
     def ask(name):
         try:
