@@ -6,6 +6,8 @@ put in; ``pieces`` makes k components of it that fit every row at least as well 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from cofactor.types import Array
@@ -40,19 +42,34 @@ def denoised(values: Array, sigma: float) -> Array:
 
 
 def pieces(row: Array, rank: int) -> Array:
-    """Return a factor (k x m) of disjoint consecutive pieces of a row >= 0, and for k > 1 a constant row.
+    """Return a factor (k x m) of disjoint consecutive pieces of a row >= 0, and for 1 < k < m a constant row.
 
     Pieces have equal shares of the squared length, and are constant where the row is zero. Their sum is the row, so
-    non-negative codes fit no data worse than the best multiple of it, or of the constant row.
+    non-negative codes fit no data worse than the best multiple of it, or of the constant row. With k = m every feature
+    is a piece, and everything fits.
     """
-    m, count = len(row), max(rank - 1, 1)
-    energy = np.cumsum(np.square(row)) if row.any() else np.arange(1.0, m + 1)
-    cuts = np.searchsorted(energy, energy[-1] * np.arange(1, count) / count) + 1
-    first = np.arange(1, count)
-    cuts = np.minimum(np.maximum.accumulate(np.maximum(cuts, first) - first) + first, m - count + first)
+    m = len(row)
+    constant = 1 < rank < m
     H = np.zeros((rank, m))
-    for i, (a, b) in enumerate(zip([0, *cuts], [*cuts, m], strict=True)):
+    for i, (a, b) in enumerate(_equal(np.square(row), min(rank - constant, m))):
         H[i, a:b] = row[a:b] if row[a:b].any() else 1.0
-    if rank > 1:
+    if constant:
         H[-1] = 1.0
     return H
+
+
+def _equal(energy: Array, count: int) -> list[tuple[int, int]]:
+    """Return where ``count`` consecutive pieces of equal energy begin and end.
+
+    One feature may have more than a share for itself; the pieces that this leaves over halve the largest of the others.
+    """
+    m = len(energy)
+    until = np.concatenate([[0.0], np.cumsum(energy if energy.any() else np.ones(m))])
+    cuts = np.searchsorted(until, until[-1] * np.arange(1, count) / count)
+    found = np.unique([0, *np.clip(cuts, 1, m - 1)[: m - 1], m])
+    while len(found) <= count:
+        split = [(until[b] - until[a], b - a, a, b) for a, b in pairwise(found.tolist()) if b > a + 1]
+        *_, a, b = max(split)
+        middle = np.searchsorted(until[a + 1 : b - 1], (until[a] + until[b]) / 2) + a + 1
+        found = np.unique([*found, middle])
+    return list(pairwise(found.tolist()))
