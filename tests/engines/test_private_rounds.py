@@ -10,9 +10,11 @@ import pytest
 
 from cofactor import run
 from cofactor.methods import catalog
+from cofactor.methods.raced import Raced
+from cofactor.methods.staged import Staged
 from cofactor.methods.wrapped import Wrapped
 from cofactor.privacy.allowance import Privacy
-from cofactor.privacy.errors import BudgetError, ParameterError
+from cofactor.privacy.errors import BudgetError, ParameterError, PrivacyError
 from cofactor.types import ClientError
 
 M = 6
@@ -105,3 +107,11 @@ def test_the_history_says_what_was_spent_after_every_round() -> None:
     assert outcome.epsilon == spent[1]
     plain = run(catalog.make("exact", 2, start="random"), three(), rounds=2)
     assert all(np.isnan(line.epsilon) for line in plain.history)
+
+
+def test_what_has_no_price_is_refused_before_it_leaves():
+    """A race of two starts was charged as one: each of its sums left twice, with noise of its own."""
+    private, plain = make(), catalog.make("exact", 2, start="random")
+    for method in (Raced(private, 2, rounds=2), Staged(plain, 1, private), Staged(private, 2, private)):
+        with pytest.raises(PrivacyError, match="as its budget has a price for"):
+            run(method, three(), watch=lambda t, answers: pytest.fail("a message has left"))

@@ -71,6 +71,7 @@ def run(
     with engine.open(method, Xs, plan) as session, opened(session=session) as till:
         _check_start(start, method, session.n_features)
         paying.check_noise(method, masks=session.masks)
+        paying.check_prices(method, session.n_features, limit)
         if plan.stream is not None:
             return _streamed(session, plan, plan.stream, start, watch=watch, callbacks=callbacks, work=work)
         shared, history = _begin(method, session, plan.seed, start, checkpoint)

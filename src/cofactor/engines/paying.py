@@ -8,7 +8,7 @@ repeated. A ledger over runs (``Privacy(ledger=...)``) is held alone for the who
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,25 @@ def check_noise(method: Method, *, masks: bool) -> None:
             f"this budget gives every message 1/{max(allowance.parts)} of the noise, for secure summation, and this "
             "engine does not mask messages. Use the engine Secure(), or parts=WHOLE."
         )
+
+
+def check_prices(method: Method, features: int, rounds: int) -> None:
+    """Refuse a private method that would send what its budget has no price for: one made of others by hand, say."""
+    allowance = method.traits.allowance
+    if allowance is None:
+        return
+    for t in range(rounds):
+        priced = set(allowance.shares[t]) if t < len(allowance.shares) else set()
+        if not priced or set(method.schema(features, t)) != priced:
+            raise PrivacyError(
+                f"round {t}: expected a method that sends {_names(priced)}, as its budget has a price for. Found one "
+                f"that sends {_names(method.schema(features, t))}: starts, stages and races of a private method are "
+                "releases of their own. Run each of them alone, with a budget of its own."
+            )
+
+
+def _names(arrays: Iterable[str]) -> str:
+    return ", ".join(sorted(arrays)) or "nothing"
 
 
 def remark_of(method: Any, shared: Shared) -> str:
