@@ -10,6 +10,7 @@ import inspect
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+import anndata
 import numpy as np
 import pytest
 import typer
@@ -174,6 +175,28 @@ def test_a_method_object_with_a_budget_is_a_private_fit() -> None:
     for refused in (model.markers, lambda: model.partial_fit(Xs[0])):
         with pytest.raises(PrivacyError):
             refused()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_parameters_that_are_set_after_a_fit_do_not_change_what_it_was(tmp_path: Any) -> None:
+    """A private model went on without noise and kept its epsilon; one without noise was saved with a budget."""
+    private = model_of(FederatedNMF).fit(Xs).set_params(privacy=None)
+    for refused in (lambda: private.partial_fit(Xs[0]), lambda: private.markers(Xs[0])):
+        with pytest.raises(PrivacyError, match="refused"):
+            refused()
+    private.save(tmp_path / "private.npz")
+    assert FederatedNMF.load(tmp_path / "private.npz").privacy.epsilon == 1.0
+    held = anndata.AnnData(Xs[0])
+    private.write(held)
+    assert held.uns["cofactor"]["epsilon"] == pytest.approx(1.0)
+    assert "error" not in held.uns["cofactor"]
+    FederatedNMF.load(tmp_path / "private.npz").write(held)
+    assert held.uns["cofactor"]["epsilon"] == 1.0
+    plain = model_of(FederatedNMF, privacy=None).fit(Xs).set_params(privacy=RECORD)
+    plain.save(tmp_path / "plain.npz")
+    assert FederatedNMF.load(tmp_path / "plain.npz").privacy is None
+    plain.write(held)
+    assert "epsilon" not in held.uns["cofactor"]
 
 
 # --- plans and runs from Python ---

@@ -124,6 +124,17 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     def _budget(self) -> Privacy | None:  # a method object may have a budget of its own
         return self._about.privacy if self.privacy is None else self.privacy
 
+    @property
+    def _paid(self) -> Privacy | None:
+        """The budget that the fit was made with, whatever the parameters say since; None before it."""
+        allowance = self._made.traits.allowance if "_made" in vars(self) else None
+        return None if allowance is None else allowance.privacy
+
+    @property
+    def _private(self) -> bool:
+        """Whether the fit was private, or the next one would be."""
+        return self._budget is not None or self._paid is not None
+
     def _plan(self) -> Plan:
         """Return how the fit goes."""
         return Plan(

@@ -21,7 +21,7 @@ from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, factor
 from cofactor.estimators.tables import as_table, is_annotated
 from cofactor.method import Method
-from cofactor.methods.build import Facts, build, refuse
+from cofactor.methods.build import Facts, about, build, refuse
 from cofactor.plan import Plan
 from cofactor.types import Array, CofactorError
 
@@ -55,7 +55,8 @@ class Kept(Federated):
         own = self.get_params(deep=False)
         parameters = {known: saved.plain(known, own[known]) for known in self.told}
         parameters |= {"method": self.method, "options": saved.plain("options", self.options)} if made else {}
-        budget = {"privacy": saved.budget(self._budget)} if self.privacy is not None else {}
+        own_budget = about(self._chosen[0]).privacy is not None  # of a method object, which is given again
+        budget = {} if self._paid is None or own_budget else {"privacy": saved.budget(self._paid)}
         return {"estimator": family(type(self)), "parameters": parameters, "column": self._column, **budget, **made}
 
     @classmethod
@@ -150,8 +151,8 @@ class Kept(Federated):
         """What a reader of AnnData should know of the fit; of a private one no errors."""
         facts = {"method": str(self.method), "n_components": len(self.components_), "prepare": self._preparation.text}
         facts |= {"cofactor": version("cofactor"), "features": self.features}
-        if self._budget is not None:
-            return {**facts, "epsilon": float(self.epsilon_)}
+        if self._paid is not None:
+            return {**facts, "epsilon": float(vars(self).get("epsilon_", self._paid.epsilon))}
         known = {"rounds": "n_rounds_", "error": "reconstruction_err_", "inertia": "inertia_"}
         return {**facts, **{name: vars(self)[held] for name, held in known.items() if held in vars(self)}}
 

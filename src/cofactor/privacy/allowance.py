@@ -130,13 +130,17 @@ class Allowance:
         """The sigma / Delta of a single release that spends the whole budget."""
         return gaussian.calibrate(self.privacy.epsilon, self.privacy.delta)
 
+    @cached_property
+    def _whole(self) -> float:
+        """What all shares add up to."""
+        return math.fsum(share for shares in self.shares for share in shares.values())
+
     def costs(self, t: int) -> dict[str, Cost]:
         """Return the price of every array of round t."""
-        whole = math.fsum(share for shares in self.shares for share in shares.values())
         return {
             name: Cost(
                 Mechanism.GAUSSIAN,
-                self.multiplier * math.sqrt(whole / share),
+                self.multiplier * math.sqrt(self._whole / share),
                 unit=Unit(self.privacy.unit),
                 private=self.privacy.insecure_seed is None,
                 honest=self.parts.least,
