@@ -130,11 +130,6 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         allowance = self._made.traits.allowance if "_made" in vars(self) else None
         return None if allowance is None else allowance.privacy
 
-    @property
-    def _private(self) -> bool:
-        """Whether the fit was private, or the next one would be."""
-        return self._budget is not None or self._paid is not None
-
     def _plan(self) -> Plan:
         """Return how the fit goes."""
         return Plan(

@@ -121,7 +121,7 @@ class Factored(Kept, auto_wrap_output_keys=None):  # type: ignore[call-arg]
         of X (one matrix, or a list of clients). ``pandas.DataFrame(model.markers())`` is a table.
         """
         check_is_fitted(self)
-        if self._private:
+        if self._budget or self._paid:
             raise PrivacyError(
                 "markers are refused after a private fit: they need sums over all rows, which would leave without "
                 "noise and outside the budget. The weights in components_ are what was paid for."
@@ -149,7 +149,7 @@ class Factored(Kept, auto_wrap_output_keys=None):  # type: ignore[call-arg]
         their codes are made of those they had and of some of their own. The factor goes on on all of them.
         ``codes_``, ``clients_`` and ``reconstruction_err_`` are those of the new rows.
         """
-        if self._private or self.secure:
+        if self._budget or self._paid or self.secure:
             raise PrivacyError(
                 "partial_fit is refused with privacy or secure sums, and after a private fit: it needs each client's "
                 "summary. Fit anew, or begin at what was released: fit(X, H=model.components_)."
