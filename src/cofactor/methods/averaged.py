@@ -16,7 +16,7 @@ from cofactor.local.sketch import Sketch, left
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import anchor, for_codes, for_factor, gain
 from cofactor.local.updates import PGD
-from cofactor.method import Traits
+from cofactor.method import Traits, total
 from cofactor.methods.client_level import ClientLevel, client_level
 from cofactor.methods.refusals import no_private
 from cofactor.privacy.allowance import Parts, Privacy
@@ -25,6 +25,8 @@ from cofactor.schedules import at
 from cofactor.types import Aggregator, Array, Data, Local, Message, Shared, Stats, Update
 
 ALIGN_EVERY = 10
+RENEWED = 20
+"""Updates of codes alone with which a client begins that has not seen the last factors."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Averaged:
     of the sketched rows. ``codes_first=False`` updates H before W in every sweep. ``calm`` is rho of
     :class:`~cofactor.combine.aggregators.Calmed` where clients are absent; 0 is never calm.
     ``tells`` is whether a client may say that it has too few rows for a sketch: not where it is private.
+
+    ``running`` is for relaxed Boolean factors where clients are absent (if ``recalls``): the regularizer makes bits of
+    whatever the few of a round agree on. After the first round clients send the *change* of their factor, times their
+    rows, and the mean is of what all have sent last; a client begins at the broadcast factor, with codes that it finds
+    for it first: its own are of a factor of some rounds ago, and bits by now.
     """
 
     rank: int
@@ -62,16 +69,21 @@ class Averaged:
     codes_update: Update | None = None
     calm: float = 10.0
     tells: bool = True
+    recalls: bool = True
+    running: bool = False
 
     @cached_property
     def traits(self) -> Traits:
         """As the aggregator says; the factor a client learns is not a sum over its rows."""
         merge = self.aggregator
-        return Traits(self.space.kind, additive=merge.additive, streams=merge.streams, judged="factor")
+        kind, running = self.space.kind, self.running
+        return Traits(kind, additive=merge.additive, streams=merge.streams, judged="factor", running=running)
 
     def partial(self) -> Self:
-        """Absent clients are simply not in the mean, which the factor then follows less and less."""
-        if self.calm == 0 or self.aggregator.streams or self.space.kind != "real":
+        """Absent clients are simply not in the mean, which the factor then follows less and less; Boolean: running."""
+        if self.space.kind == "boolean":
+            return replace(self, running=self.recalls)
+        if self.calm == 0 or self.aggregator.streams:
             return self
         return replace(self, aggregator=Calmed(self.aggregator, self.calm), calm=0.0)
 
@@ -82,7 +94,7 @@ class Averaged:
             raise PrivacyError(no_private(self.traits.kind))
         # from a start of its own a client's update is all of its factor
         align = self.align if merge == self.aggregator else None
-        method = replace(self, aggregator=merge, align=align, common_start=True, tells=False)
+        method = replace(self, aggregator=merge, align=align, common_start=True, tells=False, recalls=False)
         return client_level(method, privacy, rounds=rounds, parts=parts)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
@@ -103,22 +115,38 @@ class Averaged:
             )
         H = shared.factor if self.common_start else self.space.first_factor(self.rank, data.shape[1], rng)
         H = H.astype(data.dtype)
-        return Local(self.space.first_codes(data, H, rng), {"factor": H, "begun": np.bool_(False)})
+        return Local(self.space.first_codes(data, H, rng), {"factor": H, "begun": np.bool_(False), **self._told(False)})
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Improve (W, H) from the broadcast factor (the first time: from the client's own start)."""
         broadcast = shared.factor.astype(data.dtype, copy=False)
-        align = at(self.align, t)
+        align, recalled = at(self.align, t), self.running and t > 0
         mine, W = local.memory["factor"], local.codes
         if local.memory["begun"]:
             W = W if align is None else _follow(W, align(mine, broadcast))
+        if local.memory["begun"] or recalled:
             mine = broadcast
+        if recalled:
+            W = self._renewed(data, W, broadcast)
         W, H, loss = self._improve(data, W, mine, broadcast, t=t, rng=rng)
         W, H = self.space.scale(W, H)
         sent = Lap()(broadcast, H) @ H if self.aligned_upload else H
         message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
         message.arrays["loss"] = np.float64(loss)
-        return Local(W, {"factor": H, "begun": np.bool_(True)}), message
+        if recalled:
+            message = _change(message, H, local.memory["factor"] if local.memory["told"] else None, len(W))
+        return Local(W, {"factor": H, "begun": np.bool_(True), **self._told(recalled)}), message
+
+    def _told(self, told: bool) -> dict[str, Any]:
+        """Return what a client remembers of what it told, if that is asked for: whether its factor is in the sums."""
+        return {"told": np.bool_(told)} if self.running else {}
+
+    def _renewed(self, X: Data, W: Array, H: Array) -> Array:
+        """Return codes for a factor from others, as if the schedule began."""
+        stats, old = for_codes(X, H), None
+        for _ in range(RENEWED):
+            W, old = self.improve_codes(W, stats, 0, old), W
+        return W
 
     def _improve(
         self, X: Data, W: Array, H: Array, Hb: Array, *, t: int, rng: np.random.Generator
@@ -158,11 +186,20 @@ class Averaged:
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Merge the factors; the drift is their mean distance to the result, components matched."""
-        H = self.aggregator(messages, shared.factor, t)
         loss = float(sum(m.arrays["loss"] for m in messages))
+        if self.running and t > 0:
+            return self._recalled(shared, total(messages), t)._replace(loss=loss)
+        H = self.aggregator(messages, shared.factor, t)
         if self.aggregator.additive:
             return Shared(H, loss=loss)
         return Shared(H, loss=loss, drift=mean_drift(factors(messages), H))
+
+    def _recalled(self, shared: Shared, changes: Message, t: int) -> Shared:
+        """Return the state with the factor of what all clients have sent last; before the first round it is nothing."""
+        sums = shared.memory.get("sums", 0.0) + changes.arrays["factor"]
+        rows = shared.memory.get("rows", 0.0) + changes.weight
+        mean = Message({"factor": (sums / rows).astype(changes.dtypes["factor"])}, 1.0)
+        return Shared(self.aggregator([mean], shared.factor, t), memory={"sums": sums, "rows": np.float64(rows)})
 
     def factor(self, shared: Shared) -> Array:
         """Return the merged factor."""
@@ -171,6 +208,12 @@ class Averaged:
     def refit(self, data: Data, factor: Array) -> Array:
         """Codes for the final factor."""
         return self.space.refit(data, factor)
+
+
+def _change(message: Message, H: Array, told: Array | None, rows: int) -> Message:
+    """Return the message of how the factor of so many rows has changed; they count when it is told first."""
+    change = (H if told is None else H - told) * H.dtype.type(rows)
+    return message._replace(arrays={**message.arrays, "factor": change}, weight=float(rows) if told is None else 0.0)
 
 
 def _follow(W: Array, plan: Array) -> Array:
