@@ -101,7 +101,7 @@ def test_the_seed_matters_where_something_is_drawn(name):
 @EVERY
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dtype_in_is_dtype_out(name, dtype):
-    """But for bits, which are bytes, and private runs, which are double whatever they are given (kinds.common)."""
+    """But for bits, which are bytes, and private runs, which are double whatever they are given (dtype_of)."""
     kind, method, Xs = case(name)
     result = run(method, [change(X, lambda A: A.astype(dtype)) for X in Xs], rounds=ROUNDS)
     dtype = {"boolean": np.uint8, "private": np.float64}.get(kind, dtype)

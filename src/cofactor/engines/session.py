@@ -71,7 +71,8 @@ class Held(NamedTuple):
 
 def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False) -> Held:
     """Check the data of all processes, once; ``empty`` allows processes without a client."""
-    counts = team.each("the data", lambda: len(kinds.several(Xs)))
+    known = isinstance(Xs, kinds.Checked)
+    counts = team.each("the data", lambda: len(Xs if known else kinds.several(Xs)))
     first, n_clients = sum(counts[: team.here]), sum(counts)
     private = method.traits.allowance is not None
     with team.guard("the data"):
@@ -80,8 +81,8 @@ def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False
                 f"expected at least one client on each of {team.count} processes, found none here and {n_clients} in "
                 "all; start fewer processes."
             )
-        checked = isinstance(Xs, kinds.Checked) or (team.count > 1 and not len(Xs))
-        data = list(Xs) if checked else kinds.check(method.traits.kind, Xs, first=first, private=private)
+        known |= team.count > 1 and not len(Xs)
+        data = list(Xs) if known else kinds.check(method.traits.kind, Xs, first=first, private=private)
     forms = team.exchange("the data", [(X.shape[1], X.dtype.str) for X in data])
     features = next(form[0][0] for form in forms if form)
     for process, form in enumerate(forms):
