@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from cofactor.local.kernels import sparse_products
+from cofactor.local import threads
+from cofactor.local.kernels import scattered, sparse_products
+from cofactor.local.threads import lend
 
 
 @settings(max_examples=40, deadline=None)
@@ -34,3 +36,16 @@ def test_long_indices(form):
     X.indptr, X.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
     B = np.random.default_rng(0).normal(size=(10, 20))
     np.testing.assert_allclose(sparse_products.times(X, B), X @ B)
+
+
+def test_rows_of_a_large_matrix_that_are_asked_for_ahead():
+    """Long rows, scattered over more than the caches hold, by one thread and by two."""
+    X = sparse.random(60, 30_000, 0.004, format="csr", random_state=0)
+    W = np.random.default_rng(0).normal(size=(60, 64))
+    assert W.shape[1] * 8 >= scattered.LONG
+    assert X.shape[1] * W.shape[1] * 8 > scattered.LARGE
+    alone = sparse_products.transpose_times(X, W)
+    np.testing.assert_allclose(alone, X.T @ W, rtol=0, atol=1e-12)
+    with pytest.MonkeyPatch.context() as patch, lend(2):
+        patch.setattr(threads, "WORTH", 1)
+        np.testing.assert_array_equal(sparse_products.transpose_times(X, W), alone)

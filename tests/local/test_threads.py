@@ -63,6 +63,9 @@ def _works(dtype):
     )
     yield "factor, indices in any order", lambda: arrays.times_codes(mixed, W)
     yield "sweeps", lambda: HALS(3)(W, stats)
+    long = rng.uniform(size=(5000, 21)).astype(dtype)
+    yield "gram", lambda: arrays.gram(long)
+    yield "gram of columns", lambda: arrays.gram(np.asfortranarray(long))
     yield "sweeps to the end", lambda: HALS(30, tol=1e-3)(W, stats)
 
 

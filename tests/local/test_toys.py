@@ -26,7 +26,7 @@ def test_sweeps_are_those_of_the_compiled_kernel(problem, tol):
         cpu._solve_rows(expected, gram, cross, 50, tol, 0, len(F))
     else:
         cpu.hals_sweeps(found, gram, cross, 5)
-        cpu._sweep_rows(expected, gram, cross, 5, 0, len(F))
+        cpu._sweep_rows(expected, gram, cross, 5, 0, len(F), cpu.NARROW)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(found[:, 1], F[:, 1])
 
@@ -41,6 +41,19 @@ def test_coupled_rows_are_those_of_the_compiled_kernel(rng):
     cpu.hals_metric(found, *given, 4)
     cpu._metric(expected, *given, 4)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_bit_of_a_row_depends_on_the_width_of_blocks(rng, dtype):
+    n = cpu.MANY + 3
+    F, B = rng.random((n, 7)).astype(dtype), rng.random((7, 12)).astype(dtype)
+    gram, cross = B @ B.T, rng.random((n, 12)).astype(dtype) @ B.T
+    broad, narrow, few = F.copy(), F.copy(), F[5:40].copy()
+    cpu.hals_sweeps(broad, gram, cross, 3)
+    cpu._sweep_rows(narrow, gram, cross, 3, 0, n, cpu.NARROW)
+    cpu.hals_sweeps(few, gram, cross[5:40], 3)
+    np.testing.assert_array_equal(broad, narrow)
+    np.testing.assert_array_equal(few, broad[5:40])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

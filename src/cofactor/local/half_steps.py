@@ -10,6 +10,7 @@ import numpy as np
 from cofactor.local import arrays
 from cofactor.local.kernels import descent
 from cofactor.local.penalties import Penalties
+from cofactor.local.placed import Placed
 from cofactor.local.stats import for_codes, gain
 from cofactor.local.updates import HALS
 from cofactor.types import Array, Data, Local, Stats, Update
@@ -67,7 +68,7 @@ def improve_codes(
     new = update(_first_codes(codes, stats, fresh, penalties), stats, t, codes)
     old = np.where(fresh[:, None], new, codes) if fresh.any() else codes
     y = descent.extrapolate(new, old, momentum)
-    gram = y.T @ y - codes.T @ codes if changes else y.T @ y
+    gram = arrays.gram(y) - arrays.gram(codes) if changes else arrays.gram(y)
     cross = arrays.times_codes(data, y - codes if changes else y).T
     if not penalties.scaled:
         return Improved(new, gram, cross, 0.0)
@@ -96,15 +97,27 @@ def improve_factor(
     ``parts`` are features and their statistics: those of one part share a gram. Shares are of the data that components
     explain, ``<W_l H_l, X>`` of the sum: for an H that is optimal that of ``|W H|^2``.
     """
-    new, gained, explained = np.empty_like(F), 0.0, 0.0
+    found, gained, explained = [], 0.0, 0.0
     for part, stats in parts:
         priced = penalties.for_factor(stats, rows)
         living = priced if any(penalties.factor) else _alive(priced, F[part])  # what costs may as well go
-        new[part] = update(F[part], living, t, previous[part])
-        gained += gain(priced, new[part])
-        explained = explained + np.einsum("mk,mk->k", stats.cross, new[part])
+        new = update(F[part], living, t, previous[part])
+        gained += gain(priced, new)
+        explained = explained + np.einsum("mk,mk->k", stats.cross, new)
+        found.append(new)
     explained = np.maximum(explained, 0)
-    return Renewed(arrays.contiguous(new.T), gained, explained / np.maximum(explained.sum(), TINY))
+    H = arrays.contiguous(_together(found, [part for part, _ in parts]).T)
+    return Renewed(H, gained, explained / np.maximum(explained.sum(), TINY))
+
+
+def _together(found: Sequence[Array], parts: Sequence[Any]) -> Array:
+    """Return the rows of all parts, each where it belongs; what is all of them as it is."""
+    if len(found) == 1:
+        return found[0]
+    whole = np.empty((sum(map(len, found)), found[0].shape[1]), found[0].dtype, like=found[0])
+    for part, new in zip(parts, found, strict=True):
+        whole[part] = new
+    return whole
 
 
 def _first_codes(codes: Array, stats: Stats, fresh: Array, penalties: Penalties) -> Array:
@@ -123,5 +136,8 @@ def _alive(stats: Stats, F: Array) -> Stats:
     They keep their direction in H, come back as soon as a client uses them, and get another one if nobody does.
     """
     energy = np.diag(stats.gram) * np.einsum("mk,mk->k", F, F)
-    keep = (energy > NEGLIGIBLE * energy.max(initial=0)).astype(np.float64)
+    used = energy > NEGLIGIBLE * energy.max(initial=0)
+    if not isinstance(used, Placed) and used.all():  # a device is not waited for
+        return stats
+    keep = used.astype(np.float64)
     return Stats(stats.gram * np.outer(keep, keep), stats.cross * keep)

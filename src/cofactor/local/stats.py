@@ -18,12 +18,12 @@ DIGITS_LOST = 1e3
 def for_codes(X: Data, H: Array) -> Stats:
     """Statistics of ``min_W 1/2 |X - W H|^2``: gram H H^T (k x k), cross X H^T (n x k)."""
     seen = H[:, columns_of(X)]
-    return Stats(seen @ seen.T, arrays.times_factor(X, H))
+    return Stats(arrays.gram(seen.T), arrays.times_factor(X, H))
 
 
 def for_factor(X: Data, W: Array) -> Stats:
     """Statistics of ``min_H 1/2 |X^T - H^T W^T|^2``: gram W^T W (k x k), cross X^T W (m x k)."""
-    return Stats(W.T @ W, arrays.times_codes(X, W))
+    return Stats(arrays.gram(W), arrays.times_codes(X, W))
 
 
 def ridge(stats: Stats, weight: float) -> Stats:
@@ -38,7 +38,7 @@ def anchor(stats: Stats, F0: Array, weight: float) -> Stats:
 
 def gain(stats: Stats, F: Array) -> float:
     """``1/2 |X - F B|^2 - 1/2 |X|^2`` from the statistics alone; at most 0 where F B helps."""
-    return 0.5 * arrays.inner(stats.gram, F.T @ F) - arrays.inner(stats.cross, F)
+    return 0.5 * arrays.inner(stats.gram, arrays.gram(F)) - arrays.inner(stats.cross, F)
 
 
 def residual(X: Data, W: Array, H: Array) -> float:

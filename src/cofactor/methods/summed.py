@@ -10,6 +10,7 @@ import numpy as np
 
 from cofactor.local.columns import columns_of
 from cofactor.local.half_steps import NEGLIGIBLE, improve_codes, improve_factor, unseen
+from cofactor.local.kernels import descent
 from cofactor.local.penalties import UNPENALIZED, Penalties
 from cofactor.local.refit import SOLVE
 from cofactor.local.space import NonNegative, Space
@@ -145,8 +146,9 @@ class Summed:
             extra = {"momentum": np.float64(momentum / SHRINK), "restart": np.bool_(True)}
             return Shared(old["factor"].astype(dtype), extra, old, _loss(sums["square"], old["gain"]), 0.0)
         extra = {"momentum": np.float64(min(momentum * GROW, 1)), "restart": np.bool_(False)}
-        ahead = momentum * ~lost[:, None]
-        y = np.maximum(H + ahead * (H - old["factor"]), 0).astype(dtype)
+        y = descent.extrapolate(H, old["factor"], momentum).astype(dtype, copy=False)
+        if lost.any():
+            y[lost] = H[lost].astype(dtype)
         memory = {**sums, "factor": H, "gain": np.float64(value), "share": share}
         return Shared(y, extra, memory, loss, 0.0)
 

@@ -52,11 +52,13 @@ def _gather(along: tuple[Array, Array, Array], B: Array, n: int) -> Array:
 
 
 def _scatter(along: tuple[Array, Array, Array], B: Array, n: int, in_order: bool) -> Array:
+    from cofactor.local.kernels.scattered import scatter_rows
+
     out = np.zeros((n, B.shape[1]), B.dtype)
     pieces = worth(along[2].size * B.shape[1]) if in_order else 1
     drawn = np.sort(along[1][:: -(-along[1].size // SAMPLE)]) if pieces > 1 else along[1][:0]
     cuts = [int(drawn[i * len(drawn) // pieces]) for i in range(1, pieces)]
-    _share(lambda rows: _scatter_rows(*along, B, out, *rows), [0, *cuts, n])
+    _share(lambda rows: scatter_rows(*along, B, out, *rows), [0, *cuts, n])
     return out
 
 
@@ -83,33 +85,3 @@ def _gather_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Arra
             x, j = data[e], indices[e]
             for a in range(k):
                 out[i, a] += x * B[j, a]
-
-
-@compiled(error_model="numpy", fastmath={"contract"})
-def _scatter_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Array, first: int, last: int) -> None:
-    """``out_(j_e) += x_e B_i`` over the values e with j_e in ``first:last``: no two threads write one place.
-
-    Where that is not all of them, indices are in order.
-    """
-    k, some = B.shape[1], first > 0 or last < out.shape[0]
-    for i in range(B.shape[0]):
-        row, begin, end = B[i], indptr[i], indptr[i + 1]
-        if some:
-            begin = _place(indices, begin, end, first)
-            end = _place(indices, begin, end, last)
-        for e in range(begin, end):
-            x, to = data[e], out[indices[e]]
-            for a in range(k):
-                to[a] += x * row[a]
-
-
-@compiled(error_model="numpy")
-def _place(indices: Array, begin: int, end: int, j: int) -> int:
-    """Return the first of the places ``begin:end`` whose index is not below j."""
-    while begin < end:
-        middle = (begin + end) >> 1
-        if indices[middle] < j:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
