@@ -68,6 +68,11 @@ def test_nothing_leaves_the_device_in_a_round():
     assert len(set(left)) == 1
 
 
+def test_cells_that_are_no_bits_are_named():
+    with pytest.raises(DataError, match=r"Boolean data must be 0 or 1. Found .* in row 0, column 0 at client 0"):
+        run(catalog.make("felb", 3), XS, engine=THERE)
+
+
 def test_values_are_checked_where_they_are():
     bad = np.asfortranarray(XS[1])
     bad[2, 3] = np.nan
@@ -87,7 +92,20 @@ def test_tensors_in_tensors_out():
         np.testing.assert_allclose(there.factor.numpy(), here.factor, atol=1e-5)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("name", ["felb", "falb", "boolean-exact", "boolean-oneshot", "asso"])
+def test_bits_on_a_device_are_those_in_memory(name, form):
+    plan = {} if name in ("boolean-oneshot", "asso") else {"rounds": 8}
+    method = catalog.make(name, 3, sweeps=2, **plan)
+    data = [form((X > 0.3).astype(np.float32)) for X in XS]
+    here, there = run(method, data), run(method, data, engine=THERE)
+    np.testing.assert_array_equal(there.factor, here.factor)
+    for a, b in zip(there.codes, here.codes, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert there.history[-1].loss == here.history[-1].loss
+
+
 def test_what_no_device_takes_is_refused():
-    for name, options in (("felb", {}), ("dp-moments", {"privacy": Privacy(epsilon=1.0, delta=1e-6)})):
-        with pytest.raises(CofactorError, match="device 'cpu': expected a method on real numbers"):
+    for name, options in (("k-means", {}), ("dp-moments", {"privacy": Privacy(epsilon=1.0, delta=1e-6)})):
+        with pytest.raises(CofactorError, match="device 'cpu': expected a method on real numbers or on bits"):
             run(catalog.make(name, 4, **options), [X > 0.3 for X in XS], engine=THERE)

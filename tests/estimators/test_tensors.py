@@ -64,6 +64,17 @@ def test_new_rows_of_clusters_may_be_tensors():
     assert model.score(rows) == model.score(X)
 
 
+def test_bits_on_a_device():
+    data = [(X[:20] > 0.3).astype(float), (X[20:] > 0.3).astype(float)]
+    here, there = (FederatedBMF(3, random_state=0, device=device).fit(data) for device in (None, "cpu"))
+    np.testing.assert_array_equal(there.components_, here.components_)
+    assert there.reconstruction_err_ == here.reconstruction_err_
+    for a, b in zip(there.transform(data), here.transform(data), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert there.score(data) == here.score(data)
+    assert there.tiles(data) == here.tiles(data)
+
+
 def test_a_device_goes_without_an_engine():
     with pytest.raises(CofactorError, match=r"Inline\(device"):
         FederatedNMF(4, device="cpu", engine=Inline()).fit(X)

@@ -7,26 +7,30 @@ j // 64, and the bits after the last column are zero, so that counting words cou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from cofactor.boolean.packed import ONE, add_bits, kernel, lowest, popcount, union
+from cofactor.local import arrays
+from cofactor.local.kernels import tensor_bits
+from cofactor.local.placed import Placed, placed
+from cofactor.local.tensors import tensor_of
 from cofactor.types import Array, Data, DataError
 
 
 @dataclass(frozen=True)
 class Bits:
-    """A Boolean n x m matrix in ``words`` (n x ceil(m / 64), uint64)."""
+    """A Boolean n x m matrix in ``words`` (n x ceil(m / 64), uint64; on a device int64 with the same bits)."""
 
-    words: Array
+    words: Any
     shape: tuple[int, int]
 
     @property
     def ones(self) -> int:
         """Return |X|, the number of ones."""
-        return int(_ones(self.words))
+        return tensor_bits.ones(self.words.tensor) if is_there(self) else int(_ones(self.words))
 
 
 class Tally(NamedTuple):
@@ -65,6 +69,17 @@ class Tally(NamedTuple):
         return 1.0 - self.error / self.cells if self.cells else 1.0
 
 
+def is_there(X: Bits) -> bool:
+    """Whether bits are on a device."""
+    return isinstance(X.words, Placed)
+
+
+def beside(X: Bits, *others: Bits) -> list[Any]:
+    """Return the words of X, which is on a device, and of others, as tensors there."""
+    device = X.words.tensor.device
+    return [a.words.tensor if is_there(a) else tensor_of(a.words.view(np.int64), device) for a in (X, *others)]
+
+
 def check_boolean(X: Data, client: str | int | None = None) -> None:
     """Raise DataError unless X is a matrix of zeros and ones, naming the first cell that is neither."""
     where = "" if client is None else f" at client {client}"
@@ -84,11 +99,15 @@ def check_boolean(X: Data, client: str | int | None = None) -> None:
 
 def are_bits(X: Data) -> bool:
     """Whether numbers are nothing but zeros and ones."""
+    if arrays.is_placed(X):
+        return X.not_a_bit() is None
     values = _canonical(X).data if sparse.issparse(X) else X
     return values.dtype == bool or np.array_equal(values, values != 0)
 
 
 def _first_bad(X: Data) -> tuple[int, int, float]:
+    if arrays.is_placed(X):
+        return X.not_a_bit()
     if not sparse.issparse(X):
         i, j = (int(a) for a in np.argwhere((X != 0) != X)[0])
         return i, j, X[i, j]
@@ -108,8 +127,13 @@ def _canonical(X: Data) -> Data:
 
 
 def pack(X: Data) -> Bits:
-    """Pack a dense 0/1 or bool array, or a scipy sparse matrix (never made dense); any nonzero is a one."""
+    """Pack a dense 0/1 or bool array, or a scipy sparse matrix (never made dense); any nonzero is a one.
+
+    Data on a device are packed there.
+    """
     n, m = (int(a) for a in X.shape)
+    if isinstance(X, Placed) or arrays.is_placed(X):
+        return Bits(Placed(tensor_bits.packed(X.tensor)) if isinstance(X, Placed) else X.words(), (n, m))
     if sparse.issparse(X):
         X = _canonical(X)
         words = np.zeros((n, -(-m // 64)), np.uint64)
@@ -121,6 +145,14 @@ def pack(X: Data) -> Bits:
     return Bits(padded.view("<u8").astype(np.uint64, copy=False), (n, m))
 
 
+def recalled(words: Any, X: Data) -> Bits:
+    """Return the bits of X from their words, brought to where X is: a checkpoint may have kept them elsewhere."""
+    if arrays.is_placed(X):
+        there = words if isinstance(words, Placed) else placed(np.asarray(words).view(np.int64), X.device)
+        return Bits(there, X.shape)
+    return Bits(np.asarray(words).view(np.uint64), X.shape)
+
+
 def as_bits(X: Bits | Data) -> Bits:
     """Return X if it is packed already, else pack it."""
     return X if isinstance(X, Bits) else pack(X)
@@ -128,6 +160,9 @@ def as_bits(X: Bits | Data) -> Bits:
 
 def unpack(X: Bits) -> Array:
     """Return the dense n x m array of zeros and ones (uint8)."""
+    if is_there(X):
+        found: Any = Placed(tensor_bits.unpacked(X.words.tensor, X.shape[1]))
+        return found
     octets = np.ascontiguousarray(X.words.astype("<u8", copy=False)).view(np.uint8)
     return np.unpackbits(octets, axis=1, count=X.shape[1], bitorder="little")
 
@@ -141,6 +176,10 @@ def product(W: Bits | Data, H: Bits | Data) -> Bits:
 def tally(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Tally:
     """Count ones, covered ones and covered zeros of X under W o H, row by row; additive over clients."""
     X, W, H = as_bits(X), as_bits(W), as_bits(H)
+    if is_there(X):
+        x, w, h = beside(X, W, H)
+        hits, over = tensor_bits.row_counts(x, w, h, X.shape[1])
+        return Tally(X.ones, int(hits.sum()), int(over.sum()), X.shape[0] * X.shape[1])
     ones, covered, excess = _tally(X.words, W.words, H.words)
     return Tally(ones, covered, excess, X.shape[0] * X.shape[1])
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cofactor.boolean.bits import Bits, as_bits, columns, unpack
+from cofactor.boolean.bits import Bits, as_bits, beside, columns, is_there, unpack
 from cofactor.boolean.packed import ONE, cover_twice, kernel, lowest, popcount, union, word_places
+from cofactor.local.kernels import tensor_bits
+from cofactor.local.placed import Placed
 from cofactor.local.threads import over_rows
 from cofactor.types import Array, Data
 
@@ -30,6 +32,8 @@ def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = 
     the total error cannot rise.
     """
     X, H = as_bits(X), as_bits(H)
+    if is_there(X):
+        return _refit_there(X, H, None if codes is None else as_bits(codes))
     W = np.zeros((X.shape[0], -(-H.shape[0] // 64)), np.uint64)
     old, where = None if codes is None else as_bits(codes).words.copy(), (word_places(H.words), _lists(H))
 
@@ -42,6 +46,17 @@ def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = 
 
     over_rows(some, X.shape[0], PASSES * where[0][1].size)
     return unpack(Bits(W, (X.shape[0], H.shape[0])))
+
+
+def _refit_there(X: Bits, H: Bits, codes: Bits | None) -> Array:
+    """Return the same codes for rows on a device, there."""
+    m, shape = X.shape[1], (X.shape[0], H.shape[0])
+    rows, factor, *old = beside(X, H, *([] if codes is None else [codes]))
+    words = tensor_bits.greedy(rows, rows.new_zeros((shape[0], -(-shape[1] // 64))), factor, m)
+    for start in old:
+        other = tensor_bits.greedy(rows, start, factor, m)
+        words = tensor_bits.better(rows, other, words, factor, m)
+    return unpack(Bits(Placed(words), shape))
 
 
 @kernel

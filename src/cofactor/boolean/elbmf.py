@@ -15,6 +15,8 @@ from scipy import sparse
 from cofactor.boolean.bits import check_boolean
 from cofactor.boolean.packed import kernel
 from cofactor.boolean.prox import Prox, elb_prox, lam_at
+from cofactor.local.kernels import tensor_relaxed
+from cofactor.local.placed import Placed, placed
 from cofactor.local.threads import product
 from cofactor.types import Array, Data
 
@@ -91,7 +93,13 @@ def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: int, param
     """Return F (rows x k) after one inertial proximal gradient step on ``1/2 |X - F B|^2 + R(F)``.
 
     The prox leaves many cells at 0: where less than a share ``FEW`` is not, ``E gram`` is added up from these alone.
+    F follows the statistics to where they are.
     """
+    lam = lam_at(t, params.lam, rate=params.rate)
+    if isinstance(cross, Placed):
+        own = (placed(a, cross.tensor.device).astype(F.dtype, copy=False).tensor for a in (F, F_prev, gram, cross))
+        moved, size = tensor_relaxed.inertial(*own, params.beta)
+        return params.prox(Placed(moved), params.kappa * size, lam * size)
     E, filled = _ahead(F, F_prev, F.dtype.type(params.beta)) if params.beta else (F, F.size)
     norm = float(np.linalg.norm(gram))
     # no gram, no information about F: a step of length zero leaves it where it is
@@ -101,7 +109,7 @@ def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: int, param
     else:
         G = product(E, gram)
         _step(G, cross, E, F.dtype.type(-eta))
-    return params.prox(G, params.kappa * eta, lam_at(t, params.lam, rate=params.rate) * eta, out=G)
+    return params.prox(G, params.kappa * eta, lam * eta, out=G)
 
 
 @kernel

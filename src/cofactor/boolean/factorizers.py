@@ -1,4 +1,7 @@
-"""Local Boolean factorizers as objects that methods can hold: they compare, hash and pickle."""
+"""Local Boolean factorizers as objects that methods can hold: they compare, hash and pickle.
+
+They go over single bits and work in memory, also for rows that are on a device.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 from cofactor.boolean import asso, elbmf, grecond, mebf, zhang
 from cofactor.boolean.bits import check_boolean, error, pack
 from cofactor.boolean.sweeps import polish
+from cofactor.local import arrays
 from cofactor.local.threads import each
 from cofactor.types import Array, Data, Factorizer
 
@@ -24,7 +28,7 @@ class Plain:
 
     def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
         """Return Boolean (W, H); none of the algorithms can use a start."""
-        return self.algorithm(X, rank, rng, **dict(self.options))
+        return self.algorithm(arrays.in_memory(X), rank, rng, **dict(self.options))
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Polished:
 
     def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
         """Return the polished (W, H)."""
+        X = arrays.in_memory(X)
         W, H = self.factorize(X, rank, rng)
         return polish(X, H, sweeps=self.sweeps, codes=W)
 
@@ -53,6 +58,7 @@ class Asso:
 
     def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
         """Return the (W, H) of smallest |X xor (W o H)|."""
+        X = arrays.in_memory(X)
         check_boolean(X)
         bits = pack(X)
         confidence = asso.association(X, least=min(asso.TAUS))
@@ -86,6 +92,7 @@ class Adaptive:
 
     def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
         """Return the (W, H) of the winner."""
+        X = arrays.in_memory(X)
         whole = float(X.shape[0]) * X.shape[1] * rank <= self.small
         sample = X if whole else X[:: -(-X.shape[0] // self.rows)]
         tried = [solve(sample, rank if whole else min(rank, self.trial), rng) for solve in (self.first, self.second)]

@@ -13,6 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from cofactor.boolean.packed import kernel
+from cofactor.local.kernels import tensor_relaxed
+from cofactor.local.placed import Placed
 from cofactor.types import Array
 
 SHIFT = 10.0
@@ -23,7 +25,7 @@ class Prox(Protocol):
     """A prox of a binary regularizer, cell by cell."""
 
     def __call__(self, x: Array, kappa: float, lam: float, *, out: Array | None = None) -> Array:
-        """Return ``argmin_{0 <= y <= 1} 1/2 (y - x)^2 + R(y)`` for every cell of x; ``out=x`` writes it over x."""
+        """Return ``argmin_{0 <= y <= 1} 1/2 (y - x)^2 + R(y)`` for every cell of x; ``out=x`` may be written over."""
         ...
 
 
@@ -33,6 +35,8 @@ def elb_prox(x: Array, kappa: float, lam: float, *, out: Array | None = None) ->
     Above 1/2 it is ``clip((x + kappa + lam) / (1 + lam), 0, 1)``. The paper prints ``x - kappa sign(x)``
     without the clip, which bounces between two values around 0 and around 1.
     """
+    if isinstance(x, Placed):
+        return Placed(tensor_relaxed.elb(x.tensor, kappa, lam))
     out = _floating(x) if out is None else out
     _elb(out.ravel(order="K"), out.dtype.type(kappa), out.dtype.type(lam))
     return out
@@ -43,6 +47,8 @@ def alb_prox(x: Array, kappa: float, lam: float, *, out: Array | None = None) ->
 
     x is clipped to [0, 1], d is its distance to the nearer of 0 and 1 (0 at a tie), u = 1 - exp(-10 d).
     """
+    if isinstance(x, Placed):
+        return Placed(tensor_relaxed.alb(x.tensor, kappa, lam, SHIFT))
     out = _floating(x) if out is None else out
     _alb(out.ravel(order="K"), out.dtype.type(kappa), out.dtype.type(lam))
     return out

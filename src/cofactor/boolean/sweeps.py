@@ -18,13 +18,15 @@ After either, clients refit with ``greedy_refit(X, H, codes=W)``, which cannot r
 from __future__ import annotations
 
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cofactor.boolean.bits import Bits, as_bits, pack, unpack
+from cofactor.boolean.bits import Bits, as_bits, beside, is_there, pack, unpack
 from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.packed import ONE, add_bits, cover_twice, get, kernel, union
+from cofactor.local.kernels import tensor_bits
+from cofactor.local.placed import Placed
 from cofactor.local.threads import over_rows
 from cofactor.types import Array, Data
 
@@ -40,6 +42,10 @@ def changes(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Changes:
     """Return the change of error for each single flip of a bit of H (k x m) and the overlap of W (k x k)."""
     X, W, H = as_bits(X), as_bits(W), as_bits(H)
     k, m = H.shape
+    if is_there(X):
+        x, w, h = beside(X, W, H)
+        flips, shared = tensor_bits.changes(x, w, h, m)
+        return Changes(_there(flips), _there(shared))
     cells = np.zeros((k, 64 * X.words.shape[1]), np.int64)
     overlap, one_by_one = np.zeros((k, k), np.int64), Lock()
 
@@ -54,6 +60,10 @@ def changes(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Changes:
     # rows of zeros uncovered minus ones uncovered, counted by their complement to visit few bits
     cells += np.diag(overlap)[:, None] * (1 - np.pad(unpack(H), ((0, 0), (0, cells.shape[1] - m))))
     return Changes(cells[:, :m], overlap)
+
+
+def _there(tensor: Any) -> Any:
+    return Placed(tensor)
 
 
 def choose_all(changes: Changes, current: Array) -> Array:
@@ -74,6 +84,9 @@ def choose_all(changes: Changes, current: Array) -> Array:
 def uncovered(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Array:
     """Return by column (m, int64) the ones of X outside W o H; additive over clients."""
     X, W, H = as_bits(X), as_bits(W), as_bits(H)
+    if is_there(X):
+        x, w, h = beside(X, W, H)
+        return _there(tensor_bits.uncovered(x, w, h, X.shape[1]))
     out = np.zeros(64 * X.words.shape[1], np.int64)
     _uncovered(X.words, W.words, H.words, out)
     return out[: X.shape[1]]

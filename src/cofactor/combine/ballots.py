@@ -20,6 +20,7 @@ from cofactor.boolean.sweeps import polish
 from cofactor.combine.aggregators import factors
 from cofactor.combine.align import Lap, cost
 from cofactor.combine.barycenter import aligned_mean, weighted_mean
+from cofactor.local.placed import to_host
 from cofactor.local.threads import each
 from cofactor.method import total
 from cofactor.schedules import at
@@ -118,8 +119,8 @@ class Ballot(Matching):
     align: Align | None = None
 
     def message(self, W: Array, H: Array) -> Message:
-        """Client: its Boolean factor."""
-        return Message({"factor": H.astype(np.uint8)}, 1.0)
+        """Client: its Boolean factor, from wherever it is: it is merged in memory."""
+        return Message({"factor": to_host(H).astype(np.uint8)}, 1.0)
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
         """Return the elected factor (uint8)."""
@@ -156,9 +157,9 @@ class BooleanUnion:
         return {"factor": (rank, n_features), "usage": (rank,)}
 
     def message(self, W: Array, H: Array) -> Message:
-        """Client: its Boolean factor and the usage counts."""
-        usage = np.count_nonzero(W, axis=0).astype(np.int64)
-        return Message({"factor": H.astype(np.uint8), "usage": usage}, float(len(W)))
+        """Client: its Boolean factor and the usage counts, from wherever they are: they are merged in memory."""
+        usage = np.count_nonzero(to_host(W), axis=0).astype(np.int64)
+        return Message({"factor": to_host(H).astype(np.uint8), "usage": usage}, float(len(W)))
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
         """Return the best factors of the union (uint8), the best first."""

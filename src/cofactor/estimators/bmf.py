@@ -63,6 +63,7 @@ class FederatedBMF(Kept):
     participation : the share of clients drawn for each round.
     random_state : seed; an int gives the same bits everywhere.
     engine : what carries the messages; None runs all clients in this process.
+    device : a device of torch that does the arithmetic, such as "cuda" (extra ``gpu``); None is this CPU, by numpy.
     privacy : a :class:`~cofactor.privacy.Privacy` with ``unit="client"``, for felb, falb and the votes; no sweeps then.
     secure : add messages up under masks, so that only their sum can be seen (3 clients or more).
     features : how features of clients are matched by name: "same" (in any order), "intersection", or "position".
@@ -107,6 +108,7 @@ class FederatedBMF(Kept):
         participation: float = 1.0,
         random_state: Any = None,
         engine: Engine | None = None,
+        device: Any = None,
         privacy: Privacy | None = None,
         secure: bool = False,
         features: How = "same",
@@ -125,6 +127,7 @@ class FederatedBMF(Kept):
         self.participation = participation
         self.random_state = random_state
         self.engine = engine
+        self.device = device
         self.privacy = privacy
         self.secure = secure
         self.features = features

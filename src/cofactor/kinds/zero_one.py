@@ -13,6 +13,7 @@ from cofactor.boolean import Tally, check_boolean, tally
 from cofactor.kinds.kind import Score, of_one_row, root
 from cofactor.local import arrays
 from cofactor.local.admitted import SizeError
+from cofactor.local.placed import to_host
 from cofactor.types import Array, Data
 
 VIEW_ROWS, SIDE = 5000, 240
@@ -34,6 +35,9 @@ class ZeroOne:
 
     def check(self, X: Any, client: object = 0) -> Data:
         """Refuse everything but zeros and ones; rows on disk are loaded, as bits are packed."""
+        if arrays.is_placed(X):
+            check_boolean(X.check(client=client, signed=True), str(client))
+            return X
         try:
             X = arrays.check(X.load() if arrays.is_held(X) else X, client=client, signed=True)
         except SizeError as error:
@@ -59,6 +63,7 @@ class ZeroOne:
 
         Rows are ordered by their codes and columns by the components that have them, so that tiles stand together.
         """
+        X, W, H = arrays.in_memory(X), to_host(W), to_host(H)
         counts = dict(zip(COUNTS, support(X, W, H), strict=True))
         X, W = arrays.rows(X, np.arange(min(VIEW_ROWS, X.shape[0]))), W[:VIEW_ROWS]
         X = X.toarray() if sparse.issparse(X) else X

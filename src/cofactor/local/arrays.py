@@ -44,6 +44,11 @@ def counts(X: Data) -> bool:
     return is_placed(X) and hasattr(X, "count_codes")
 
 
+def keeps_still(X: Data) -> bool:
+    """Whether X is dense on a device, all of it: its products are the same kernels at every time."""
+    return counts(X) and X.is_dense
+
+
 def zeros(shape: tuple[int, ...], X: Data) -> Array:
     """Return zeros in the type of X, beside it: on its device where it has one."""
     return X.zeros(shape) if is_placed(X) else np.zeros(shape, X.dtype)
@@ -221,6 +226,11 @@ def blocks(X: Data) -> Iterator[tuple[slice, Array]]:
 def row_block(X: Data, rows: slice) -> Data:
     """Return consecutive rows in memory, a view where X is dense; of held data only these are read."""
     return X.row_block(rows) if is_held(X) else X[rows]
+
+
+def in_memory(X: Data) -> Data:
+    """Return rows on a device in memory; anything else as it is."""
+    return X.row_block(slice(0, X.shape[0])) if is_placed(X) else X
 
 
 def column_block(X: Data, columns: slice) -> Data:

@@ -16,8 +16,8 @@ from cofactor.local.streamed import Streamed
 from cofactor.local.tensors import numpy_type, torch
 from cofactor.types import CofactorError, Data, DataError
 
-KINDS = ("real", "blocks")
-"""Kinds of data whose methods run on a device; bits and ratings have kernels of their own for the CPU."""
+KINDS = ("real", "blocks", "boolean")
+"""Kinds of data whose methods run on a device; ratings, clusters and gaps have kernels of their own for the CPU."""
 ROOM = 0.8
 """Share of the free memory of a device that data may take: products and codes need the rest."""
 
@@ -134,7 +134,9 @@ def refuse(device: Any, kind: str, *, private: bool) -> Any:
     where = device if private else find(device)
     if private or kind not in KINDS:
         found = "a private run" if private else f"data of the kind {kind!r}"
-        raise CofactorError(f"device {str(where)!r}: expected a method on real numbers without noise, found {found}.")
+        raise CofactorError(
+            f"device {str(where)!r}: expected a method on real numbers or on bits, without noise, found {found}."
+        )
     return where
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.local.admitted import check_tensors
-from cofactor.local.kernels import tensor_counts
+from cofactor.local.kernels import tensor_bits, tensor_counts
 from cofactor.local.placed import Placed, placed
-from cofactor.local.tensors import numpy_type, tensor_of, torch, torch_type
+from cofactor.local.tensors import narrow_product, numpy_type, tensor_of, torch, torch_type
 from cofactor.types import Array, Data
 
 BLOCK_BYTES = 256 << 20
@@ -39,7 +39,7 @@ def product(X: Any, F: Any) -> Any:
     """``F X^T`` (k x n) of dense rows X (n x m) and F (k x m); narrow data are not widened in memory."""
     if X.dtype == F.dtype:
         return F @ X.T
-    parts = _narrow(split(F), X.T)
+    parts = narrow_product(split(F), X.T)
     return parts[: len(F)] + parts[len(F) :]
 
 
@@ -50,15 +50,8 @@ def product_of_codes(X: Any, FT: Any) -> Any:
     """
     if X.dtype == FT.dtype:
         return (X.T @ FT.T).T
-    parts = _narrow(split(FT), X)
+    parts = narrow_product(split(FT), X)
     return parts[: len(FT)] + parts[len(FT) :]
-
-
-def _narrow(A: Any, B: Any) -> Any:
-    """Multiply bfloat16 by bfloat16 into float32."""
-    if A.is_cuda:
-        return torch().mm(A, B, out_dtype=torch().float32)
-    return A.float() @ B.float()
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +62,7 @@ class Resident:
     dtype: np.dtype[Any]
 
     ndim = 2
+    is_dense = True
     __array_ufunc__ = None  # an array times this must fail, not loop over objects
 
     @property
@@ -105,6 +99,14 @@ class Resident:
         """``W^T (X / (W H))`` (k x m) and ``sum x log(x / y) - x``."""
         up, loss = tensor_counts.factor(self.tensor, self._factor(W), self._factor(H))
         return Placed(up), float(loss)
+
+    def words(self) -> Any:
+        """Bits, 64 cells a word (n x ceil(m / 64)); any nonzero is a one."""
+        return Placed(tensor_bits.packed(self.tensor))
+
+    def not_a_bit(self) -> tuple[int, int, float] | None:
+        """Return row, column and value of the first cell that is not 0 or 1."""
+        return tensor_bits.first_bad(self.tensor)
 
     def _blocks(self) -> Any:
         step = block_rows(self.shape)
@@ -175,6 +177,7 @@ class ResidentSparse(Resident):
     """CSR rows on a device, and their transpose, so that both products go along rows."""
 
     transposed: Any = None
+    is_dense = False
 
     def has_room(self, parts: list[Any]) -> bool:
         """Whether so many rows fit: what is not zero is little."""

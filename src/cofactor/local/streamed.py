@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.local.admitted import check_tensors
+from cofactor.local.kernels import tensor_bits
 from cofactor.local.placed import Placed, placed
 from cofactor.local.resident import Resident, block_rows, product, product_of_codes
 from cofactor.local.tensors import torch, torch_type
@@ -122,6 +123,18 @@ class Streamed:
 
         self._each(use)
         return Placed(out.T)
+
+    def words(self) -> Any:
+        """Bits, 64 cells a word (n x ceil(m / 64)), on the device: they are so few that they fit."""
+        found: list[Any] = []
+        self._each(lambda rows, block: found.append(tensor_bits.packed(block)))
+        return Placed(torch().cat(found))
+
+    def not_a_bit(self) -> tuple[int, int, float] | None:
+        """Return row, column and value of the first cell that is not 0 or 1."""
+        found: list[Any] = []
+        self._each(lambda rows, block: found.append((rows.start, tensor_bits.first_bad(block))))
+        return next(((low + bad[0], *bad[1:]) for low, bad in found if bad is not None), None)
 
     def row_squares(self) -> Array:
         """``|x_i|^2`` of every row in double precision (n)."""

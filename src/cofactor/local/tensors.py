@@ -64,3 +64,10 @@ def precisely(product: Callable[..., Any], *operands: Any) -> Any:
         return product(*operands)
     finally:
         knob.allow_tf32 = True
+
+
+def narrow_product(A: Any, B: Any) -> Any:
+    """``A B`` in float32 of bfloat16 (also of float32, where there is no device that multiplies bfloat16 into it)."""
+    if A.is_cuda:
+        return torch().mm(A, B, out_dtype=torch().float32)
+    return A.float() @ B.float()

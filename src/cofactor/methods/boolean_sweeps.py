@@ -7,10 +7,11 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from cofactor.boolean.bits import Bits, error, pack
+from cofactor.boolean.bits import error, pack, recalled
 from cofactor.boolean.cover import greedy_refit
 from cofactor.boolean.elbmf import binary
 from cofactor.boolean.sweeps import Changes, changes, choose_all, prices, reseed, uncovered
+from cofactor.local.placed import to_host
 from cofactor.method import Method, Traits, total
 from cofactor.methods.gathered import gathered, turn_of
 from cofactor.methods.refusals import no_private
@@ -64,18 +65,18 @@ class Sweeps:
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Refit the codes and count."""
-        words = local.memory["words"]
-        X, H = Bits(words, data.shape), pack(shared.factor)
+        X, H = recalled(local.memory["words"], data), pack(shared.factor)
         # what began anew is not what the old codes mean
         W = greedy_refit(X, H, codes=np.where(shared.extra["fresh"], 0, local.codes))
         cells, overlap = changes(X, W, H)
         left = {"uncovered": uncovered(X, W, H), "error": np.int64(error(X, W, H))}
         sent = {"cells": cells, "overlap": overlap, **left}
-        return Local(W, {"words": words}), Message(sent, float(len(W)))
+        return Local(W, {"words": X.words}), Message(sent, float(len(W)))
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Flip bits of H; let components begin anew: the unused ones, and where nothing was flipped the weak ones."""
-        sums = {name: np.rint(a).astype(np.int64) for name, a in total(messages).arrays.items()}
+        # bits are chosen one after the other: in memory, also where clients counted on a device
+        sums = {name: np.rint(to_host(a)).astype(np.int64) for name, a in total(messages).arrays.items()}
         found = Changes(sums["cells"], sums["overlap"])
         H, fresh = choose_all(found, shared.factor), np.zeros(self.rank, bool)
         loss = 0.5 * float(sums["error"])
