@@ -17,7 +17,7 @@ from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watc
 from cofactor.engines.history import Round, adds_up, dtype_of
 from cofactor.engines.host import Host
 from cofactor.engines.team import ProcessError, Team, most
-from cofactor.local import devices
+from cofactor.local import devices, graphs
 from cofactor.local.threads import lend
 from cofactor.method import Method, total
 from cofactor.plan import Plan, Stream
@@ -45,7 +45,7 @@ def opened(
         held = agree(team, method, Xs, empty=plan.stream is not None)
         threads = workers or team.threads()
         count = 1 if plan.stream else min(threads, len(held.data))
-        with _pool(count) as pool, lend(min(threads, most())):
+        with _pool(count) as pool, lend(min(threads, most())), graphs.kept():
             own: Any = {"first": held.first, "pool": pool, "stacks": not plan.secure, "masks": plan.secure}
             host = Host(method, held.data, plan.seed, **own)
             yield TeamSession(team, host, held)

@@ -190,6 +190,16 @@ def placed(a: Any, device: Any) -> Placed:
     return a if isinstance(a, Placed) else Placed(tensor_of(a, device))
 
 
+def device_of(a: Any) -> Any:
+    """Return the device of an array; None for one in memory."""
+    return a.tensor.device if isinstance(a, Placed) else None
+
+
+def beside(a: Any, device: Any) -> Any:
+    """Return an array where others are: on their device, or as it is where they have none."""
+    return a if device is None else placed(a, device)
+
+
 def to_host(a: Any) -> Any:
     """Return an array in the memory of the host; anything that is not on a device as it is."""
     return np.asarray(a) if isinstance(a, Placed) else a

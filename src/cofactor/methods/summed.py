@@ -12,6 +12,7 @@ from cofactor.local.columns import columns_of
 from cofactor.local.half_steps import NEGLIGIBLE, improve_codes, improve_factor, unseen
 from cofactor.local.kernels import descent
 from cofactor.local.penalties import UNPENALIZED, Penalties
+from cofactor.local.placed import beside, device_of
 from cofactor.local.refit import SOLVE
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import for_codes
@@ -113,7 +114,7 @@ class Summed:
         )
         told = known["fresh"] | (not self.changes)
         sent = {
-            "gram": np.outer(self._present(data), gram[_upper(self.rank)]).astype(gram.dtype, copy=False),
+            "gram": np.outer(self._present(data), _triangle(gram)).astype(gram.dtype, copy=False),
             "cross": cross,
             "square": known["square"] @ told,
         }
@@ -236,12 +237,17 @@ def _split(row: Array, count: int, t: int) -> Array:
 
 
 @cache
-def _upper(k: int) -> tuple[Array, Array]:
-    """Return where the upper triangle is."""
-    return np.triu_indices(k)
+def _upper(k: int, device: Any) -> tuple[Array, ...]:
+    """Return where the upper triangle is, on the device of what it is for."""
+    return tuple(beside(a, device) for a in np.triu_indices(k))
+
+
+def _triangle(gram: Array) -> Array:
+    """Return the upper triangle row by row."""
+    return gram[_upper(len(gram), device_of(gram))]
 
 
 def _symmetric(upper: Array, k: int) -> Array:
     gram = np.zeros((k, k), like=upper)
-    gram[_upper(k)] = upper
+    gram[_upper(k, device_of(upper))] = upper
     return gram + np.triu(gram, 1).T

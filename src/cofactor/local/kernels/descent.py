@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from cofactor.local.kernels import cpu, tensor_sweeps
@@ -27,9 +29,9 @@ def hals(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0.0) -> 
     return out
 
 
-def extrapolate(new: Array, old: Array, momentum: float) -> Array:
+def extrapolate(new: Array, old: Array, momentum: Any) -> Array:
     """Return ``[new + momentum (new - old)]_+``."""
     if isinstance(new, Placed):
-        moved = new + new.dtype.type(momentum) * (new - old)
-        return np.maximum(moved, 0)
+        ahead = momentum.astype(new.dtype) if isinstance(momentum, Placed) else new.dtype.type(momentum)
+        return np.maximum(new + ahead * (new - old), 0)
     return cpu.extrapolate(new, old, momentum)
