@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from cofactor import boolean
 from cofactor.engines.inline import Inline
 from cofactor.engines.loop import run
 from cofactor.kinds import Checked
 from cofactor.local import tensors
+from cofactor.local.devices import place
 from cofactor.local.placed import Placed
 from cofactor.local.resident import Resident, product, product_of_codes, split
 from cofactor.local.stats import for_codes, for_factor
@@ -182,6 +184,8 @@ def whole_fit() -> None:
         note(f"fit of 70000 x 784 pixels, k = 50, {name}, s", float(np.median(times[1:])), wanted)
         note(f"  its rounds, {name}", len(found.history))
         note(f"  its first round, {name}, s", found.history[0].seconds)
+        later = [line.seconds for line in found.history[4:]]
+        note(f"  a later round, {name}, ms", 1e3 * float(np.median(later)))
         note(f"  loss, {name}", found.history[-1].loss)
 
 
@@ -219,6 +223,50 @@ def counted() -> None:
         note(f"Kullback-Leibler, GPU against CPU, 50 rounds of float32: {name}", gap, "<= 1e-5")
 
 
+def tiled(n: int, m: int, k: int) -> tuple[Any, Any]:
+    """Rows of about eight of k random tiles each, a fifth of their cells missing, and a few ones elsewhere."""
+    rng = np.random.default_rng(0)
+    H, W = rng.random((k, m)) < 0.02, rng.random((n, k)) < 8 / k
+    X = (W.astype(np.float32) @ H.astype(np.float32) > 0) & (rng.random((n, m)) < 0.8)
+    return (X | (rng.random((n, m)) < 0.002)).astype(np.float32), H.astype(np.uint8)
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Return how long work takes, compiled before."""
+    times = []
+    for _ in range(4):
+        begin = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times[1:]))
+
+
+def bits(n: int = 8300, m: int = 5000, k: int = 200) -> None:
+    """Boolean methods on the device and on the CPU of the same machine."""
+    X, H = tiled(n, m, k)
+    there, here, factor = boolean.pack(place(X, CUDA)), boolean.pack(X), boolean.pack(H)
+    W = boolean.greedy_refit(here, factor)
+    same = np.array_equal(np.asarray(boolean.greedy_refit(there, factor)), W)
+    for name, work in (
+        ("greedy cover", lambda held: boolean.greedy_refit(held, factor)),
+        ("changes of flips", lambda held: boolean.changes(held, W, factor)),
+        ("error", lambda held: boolean.error(held, W, factor)),
+    ):
+        note(f"bits {n} x {m}, k = {k}: {name}, ms", 1e3 * seconds(lambda work=work: work(there)))
+        note("  on one core, ms", 1e3 * seconds(lambda work=work: work(here)))
+    note("  codes of both are the same (1: yes)", float(same))
+    clients = np.array_split(X, 8)
+    for name in ("boolean-exact", "felb", "boolean-oneshot"):
+        method = catalog.make(name, k, sweeps=3)
+        for called, device in (("", CUDA), ("  on the CPU of the machine: ", None)):
+            run(method, [part[:200] for part in clients], engine=Inline(device=device))  # compiles
+            begin = time.perf_counter()
+            found = run(method, clients, engine=Inline(device=device))
+            note(f"{called}{name}, 8 clients, s", time.perf_counter() - begin)
+            note("  its errors over ones", 2 * found.history[-1].loss / float(X.sum()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=200_000)
@@ -233,6 +281,7 @@ def main() -> None:
     agreement()
     counted()
     whole_fit()
+    bits()
     wide = dense(*sizes)
     gc.collect()
     torch.cuda.empty_cache()

@@ -80,14 +80,18 @@ def test_graphs_go_with_their_data(records):
         ("exact", {"start": "random"}, {}),
         ("exact", {}, {}),
         ("exact", {"start": "random"}, {"participation": 0.7}),
-        ("shared-own", {}, {}),
+        ("fedprox", {}, {"rounds": 2}),
+        ("felb", {"rounds": 5}, {}),
+        ("boolean-exact", {"rounds": 5}, {}),
     ],
 )
 def test_rounds_with_graphs_are_those_without(request, name, options, how):
     method, there = catalog.make(name, 4, **options), Inline(device="cpu")
-    without = run(method, XS, rounds=12, engine=there, **how)
+    data = [(X > 0.3).astype(np.float32) for X in XS] if method.traits.kind == "boolean" else XS
+    how = {"rounds": options.get("rounds", 12), **how}
+    without = run(method, data, engine=there, **how)
     made = request.getfixturevalue("records")
-    found = run(method, XS, rounds=12, engine=there, **how)
+    found = run(method, data, engine=there, **how)
     assert len(made) >= 1
     np.testing.assert_array_equal(found.factor, without.factor)
     for a, b in zip(found.codes, without.codes, strict=True):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from cofactor.boolean.elbmf import DEFAULT, Relaxation, descend
+from cofactor.local.graphs import replayed
 from cofactor.types import Array, Stats
 
 
@@ -18,8 +20,10 @@ class Binary:
     def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
         """Return F (rows x k) in [0, 1]; without ``previous`` there is no inertia yet."""
         old = F if previous is None else previous
+        return replayed(self._steps, None, self, F, old, *stats, t)[0]
+
+    def _steps(self, F: Array, old: Array, gram: Array, cross: Array, t: Any) -> tuple[Array]:
         for s in range(self.steps):
-            time = t * self.steps + s
-            new = descend(F, old, gram=stats.gram, cross=stats.cross, t=time, params=self.params)
+            new = descend(F, old, gram=gram, cross=cross, t=t * self.steps + s, params=self.params)
             old, F = F, new
-        return F
+        return (F,)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -89,7 +90,7 @@ def ipalm_step(
     return W, H
 
 
-def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: int, params: Relaxation) -> Array:
+def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: Any, params: Relaxation) -> Array:
     """Return F (rows x k) after one inertial proximal gradient step on ``1/2 |X - F B|^2 + R(F)``.
 
     The prox leaves many cells at 0: where less than a share ``FEW`` is not, ``E gram`` is added up from these alone.
@@ -99,7 +100,8 @@ def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: int, param
     if isinstance(cross, Placed):
         own = (placed(a, cross.tensor.device).astype(F.dtype, copy=False).tensor for a in (F, F_prev, gram, cross))
         moved, size = tensor_relaxed.inertial(*own, params.beta)
-        return params.prox(Placed(moved), params.kappa * size, lam * size)
+        grown = lam.tensor.to(size.dtype) if isinstance(lam, Placed) else lam
+        return params.prox(Placed(moved), params.kappa * size, grown * size)
     E, filled = _ahead(F, F_prev, F.dtype.type(params.beta)) if params.beta else (F, F.size)
     norm = float(np.linalg.norm(gram))
     # no gram, no information about F: a step of length zero leaves it where it is

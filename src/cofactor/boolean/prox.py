@@ -7,8 +7,8 @@ Elastic-binary (ELB, Dalleiger & Vreeken, NeurIPS 2022) on [0, 1], with d = min(
 
 from __future__ import annotations
 
-from math import log
-from typing import Protocol
+from math import inf, log
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -54,9 +54,10 @@ def alb_prox(x: Array, kappa: float, lam: float, *, out: Array | None = None) ->
     return out
 
 
-def lam_at(t: int, lam: float = 0.01, *, rate: float = 1.01) -> float:
+def lam_at(t: Any, lam: float = 0.01, *, rate: float = 1.01) -> Any:
     """Return ``lam_t = lam rate^t``; t counts local steps. The growth stops at e^50, where it is forever."""
-    return lam * rate ** (min(t, 50 / log(rate)) if rate > 1 else t)
+    last = 50 / log(rate) if rate > 1 else inf
+    return lam * rate ** (np.minimum(t, last) if isinstance(t, Placed) else min(t, last))
 
 
 def _floating(x: Array) -> Array:

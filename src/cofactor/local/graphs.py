@@ -34,7 +34,13 @@ _kept: ContextVar[_Kept | None] = ContextVar("_kept", default=None)
 @contextmanager
 def kept() -> Iterator[None]:
     """Keep graphs for what is repeated inside a ``with``."""
-    token = _kept.set(_Kept())
+    with _keeping(_Kept()):
+        yield
+
+
+@contextmanager
+def _keeping(runs: _Kept | None) -> Iterator[None]:
+    token = _kept.set(runs)
     try:
         yield
     finally:
@@ -73,7 +79,12 @@ class Graph:
     def __init__(self, work: Work, given: tuple[Any, ...]) -> None:
         device = next(a.tensor.device for a in given if isinstance(a, Placed))
         self.given = [a.tensor.clone() if isinstance(a, Placed) else _number(a, device) for a in given]
-        self.replay, self.found = recorded(lambda: [a.tensor for a in work(*map(Placed, self.given))], device)
+
+        def once() -> list[Any]:
+            with _keeping(None):  # what is inside belongs to this graph, and has none of its own
+                return [a.tensor for a in work(*map(Placed, self.given))]
+
+        self.replay, self.found = recorded(once, device)
 
     def __call__(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """Do the work with what is given now."""

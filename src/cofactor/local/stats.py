@@ -9,6 +9,7 @@ import numpy as np
 
 from cofactor.local import arrays
 from cofactor.local.columns import columns_of
+from cofactor.local.graphs import replayed
 from cofactor.types import Array, Data, Stats
 
 DIGITS_LOST = 1e3
@@ -17,13 +18,21 @@ DIGITS_LOST = 1e3
 
 def for_codes(X: Data, H: Array) -> Stats:
     """Statistics of ``min_W 1/2 |X - W H|^2``: gram H H^T (k x k), cross X H^T (n x k)."""
-    seen = H[:, columns_of(X)]
-    return Stats(arrays.gram(seen.T), arrays.times_factor(X, H))
+
+    def found(H: Array) -> tuple[Array, Array]:
+        seen = H[:, columns_of(X)]
+        return arrays.gram(seen.T), arrays.times_factor(X, H)
+
+    return Stats(*(replayed(found, X, "codes", H) if arrays.keeps_still(X) else found(H)))
 
 
 def for_factor(X: Data, W: Array) -> Stats:
     """Statistics of ``min_H 1/2 |X^T - H^T W^T|^2``: gram W^T W (k x k), cross X^T W (m x k)."""
-    return Stats(arrays.gram(W), arrays.times_codes(X, W))
+
+    def found(W: Array) -> tuple[Array, Array]:
+        return arrays.gram(W), arrays.times_codes(X, W)
+
+    return Stats(*(replayed(found, X, "factor", W) if arrays.keeps_still(X) else found(W)))
 
 
 def ridge(stats: Stats, weight: float) -> Stats:
