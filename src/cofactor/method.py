@@ -44,6 +44,7 @@ class Traits:
     ``iterates``: rounds of its own plan are iterations, at most so many: its losses say whether it has settled.
     ``every``: the factor is renewed in every so many rounds, and stands in those between.
     ``slow``: with all clients it takes so many times the usual rounds until it settles.
+    ``retracts``: a round that went too far is taken back, and its loss and factor are those of the one before.
     ``unseeded``: in so many rounds, from the first, clients draw the same whatever the seed is.
     ``stages`` are the rounds in which something new begins: clients join anew, and losses do not compare across.
     """
@@ -62,6 +63,7 @@ class Traits:
     iterates: bool = False
     every: int = 1
     slow: int = 1
+    retracts: bool = False
     unseeded: int = 0
     stages: tuple[int, ...] = (0,)
 

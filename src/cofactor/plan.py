@@ -88,10 +88,10 @@ class Plan:
     """How a run goes.
 
     ``rounds`` is the most rounds. None: the method's own number; or 50 for each client on average, and 200 where a stop
-    rule ends them and no release is paid for. ``stop`` is such a rule, or the tolerance of :class:`Stop`.
-    ``participation`` is the share of clients drawn for each round, or :class:`ByShare`. ``privacy`` is what all
-    releases together may cost; ``secure`` adds messages up under masks. ``stream`` makes clients answer one by one
-    instead of in rounds.
+    rule ends them and no release is paid for, or more where a method is slow. ``stop`` is such a rule, or the tolerance
+    of :class:`Stop`. ``participation`` is the share of clients drawn for each round, or :class:`ByShare`. ``privacy``
+    is what all releases together may cost; ``secure`` adds messages up under masks. ``stream`` makes clients answer one
+    by one instead of in rounds.
 
     ``share`` is the part of the clients that a round is of: a draw by share stands for all of them. ``rows`` are those
     of all clients, where a private run may know them: it counts nothing by itself.

@@ -13,7 +13,7 @@ from cofactor.data import synthetic
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import DONE, ENDED, Round
 from cofactor.engines.loop import run_stream
-from cofactor.engines.over import LONGEST, NOISE, WINDOW, Over, Trail, moved, still
+from cofactor.engines.over import LONGEST, NOISE, RETRACTED, WINDOW, Over, Trail, moved, still, tried
 from cofactor.methods import catalog
 from cofactor.methods.build import adapted
 from cofactor.plan import Stream
@@ -217,3 +217,25 @@ def test_components_that_nothing_is_made_of_are_named():
     assert len(model.empty_components_) == 2
     used = set(np.concatenate(model.labels_))
     assert used.isdisjoint(model.empty_components_)
+
+
+def test_rounds_that_were_taken_back_say_nothing_unless_there_are_many():
+    """Where steps were too long for three rounds in a row, runs ended that had hardly begun."""
+    steps = [1e-2] * 6 + [0.0] * 3
+    history = [Round(t, 1 - min(t, 5) / 10, 0.0, 0, 0, 0.0, 1, moved=step) for t, step in enumerate(steps)]
+    assert still(history, 1e-4, 3) == "factor"
+    assert still(tried(history), 1e-4, 3) == ""
+    more = [line._replace(round=t, moved=0.0) for t, line in enumerate([history[-1]] * RETRACTED, len(history))]
+    assert still(tried([*history, *more]), 1e-4, 3) == "factor"
+
+
+def test_few_features_of_many_units_come_to_their_end():
+    """Components that nearly agree in the largest feature come apart slowly: it ended 4 % above, in the limit."""
+    rng = np.random.default_rng(0)
+    X = rng.exponential(size=(150, 4)) @ rng.exponential(size=(4, 20)) + 0.1 * rng.exponential(size=(150, 20))
+    X *= 10 ** rng.uniform(-3, 3, size=20)
+    model = FederatedNMF(6, random_state=0).fit(X)
+    assert model.ended_ in (ENDED["loss"], ENDED["factor"])
+    assert model.n_rounds_ < 400
+    longer = FederatedNMF(6, random_state=0, tol=0, rounds=1000).fit(X)
+    assert model.reconstruction_err_ <= 1.005 * longer.reconstruction_err_

@@ -148,8 +148,9 @@ class Union:
         """Return the factor of the union with what the search has told of it; None where nothing was said."""
         if not self.required and not any(m.arrays["gram"].any() for m in messages):
             return None
+        union, restarts, iterations = _union(messages), self.restarts, self.iterations
         return summaries.search(
-            _union(messages), self.rank, restarts=self.restarts, iterations=self.iterations, drawn=self.drawn
+            union, self.rank, restarts=restarts, iterations=iterations, drawn=self.drawn, renews=True
         )
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:

@@ -100,16 +100,25 @@ def fit(
 
 
 def search(
-    summaries: Sequence[Summary], rank: int, *, seed: int = 0, restarts: int = 8, iterations: int = 200, drawn: int = 0
+    summaries: Sequence[Summary],
+    rank: int,
+    *,
+    seed: int = 0,
+    restarts: int = 8,
+    iterations: int = 200,
+    drawn: int = 0,
+    renews: bool = False,
 ) -> Fitted:
     """Fit a union as :func:`fit` does, and say how well other restarts agree.
+
+    With ``renews`` components of the best one begin anew where that pays (:mod:`cofactor.local.anew`).
 
     With ``drawn`` the last steps are on so many rows for each component of a summary, with codes of the same gram:
     codes that :func:`fit` keeps to the cone of the client's own are free there, and H ends closer to the pooled one.
     What the summaries miss of the data counts as loss too: ``|X_j|^2`` less what a summary explains.
     """
     union = stacked(summaries)
-    found = unions.search(union, rank, seed=seed, restarts=restarts, iterations=iterations, drawn=drawn)
+    found = unions.search(union, rank, seed=seed, restarts=restarts, iterations=iterations, drawn=drawn, renews=renews)
     return Fitted(*found[:4], _agreement(found.runs) if found.runs else np.full(rank, np.nan))
 
 

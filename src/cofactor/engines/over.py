@@ -24,6 +24,8 @@ DIRECTIONS = 32
 """Places of a factor are kept in so many random directions: their distances are right to about an eighth."""
 LONGEST = 3
 """Where clients are drawn, patience may grow to so many times itself until all were heard: one may be gone for good."""
+RETRACTED = 10
+"""So many rounds in a row that were taken back say that nothing can be gained; fewer only that steps were too long."""
 MANY = 200
 """A tolerance is for a few rounds, means of losses that are estimates are of many: at 1e-4, 1 % of the error."""
 TRAIL = "trail"
@@ -112,6 +114,7 @@ class Over:
         lines = [line for line in history if line.stage == last and line.round >= self.first]
         if self.whole and lines:  # losses of other clients do not compare: one has come late, or was silent
             lines = [line for line in lines if line.participants == lines[-1].participants]
+        lines = tried(lines) if self.traits.retracts else lines
         shown = self.tol == 0 or self.tol >= self.precision
         tol = self._tol() if shown else self.precision
         if found := still(lines, tol, self._patience(len(history)), self.judged):
@@ -147,6 +150,12 @@ class Over:
         if self.share == 1 or self.stream:
             return self.patience
         return min(max(self.patience, rounds - int(self.last.min())), LONGEST * self.patience)
+
+
+def tried(history: list[Round]) -> list[Round]:
+    """Return the rounds of which something was kept, or all of them where many in a row came to nothing."""
+    kept = [line for line in history if line.moved != 0]
+    return kept if kept and history[-1].round - kept[-1].round < RETRACTED else history
 
 
 def still(history: Sequence[Round], tol: float, patience: int, judged: str = "loss") -> str:

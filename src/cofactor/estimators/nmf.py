@@ -48,7 +48,8 @@ class FederatedNMF(Factored):
         ``orthogonality / 2 sum_{p != l} <W_p, W_l> <H_p, H_l>``: 1 makes them nearly disjoint.
     init : None is the method's own start; "random"; or "custom", to begin at what ``fit`` is given.
     rounds : the most rounds to run; the iterations of methods on one matrix. None leaves it to the method, and to
-        ``tol``, after which 200 are the most (50 with ``tol=0`` or ``privacy``), for each client on average.
+        ``tol``, after which 200 are the most (of ``"exact"`` 1000; with ``tol=0`` or ``privacy`` 50), for each client
+        on average.
     tol : stop when the loss falls by less than this share in three rounds, or, where methods average, when the factor
         stands still to this share or against its own noise; 0 runs all rounds.
     participation : the share of clients drawn for each round.

@@ -169,11 +169,14 @@ class Descent:
         return Found(H, C, gram, shares(gram, H), runs)
 
 
-def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: int, drawn: int = 0) -> Found:
+def search(
+    union: Stacked, rank: int, *, seed: int, restarts: int, iterations: int, drawn: int = 0, renews: bool = False
+) -> Found:
     """Return the best descent, after up to ``iterations`` on all columns, and the restarts that are as good.
 
-    A few more follow on ``drawn`` rows for each component of a summary; 0 keeps to codes ``W_j C`` with C >= 0. A union
-    of no more components than the rank is its own factor.
+    A few more follow on ``drawn`` rows for each component of a summary; 0 keeps to codes ``W_j C`` with C >= 0. With
+    ``renews`` components of the best one may begin anew: not where seeds are to show how sure a minimum is. A union of
+    no more components than the rank is its own factor.
     """
     rng, m, alive = np.random.default_rng(seed), union.rows.shape[1], union.alive
     if len(alive) <= rank:
@@ -191,7 +194,7 @@ def search(union: Stacked, rank: int, *, seed: int, restarts: int, iterations: i
         whole = found if reduced is seen else [Descent(seen, run.H).advance(2 * SHORT) for run in found[:LAST]]
         first = int(np.argmin([run.loss for run in whole]))
         found = [found[first], *found[:first], *found[first + 1 :]]
-        best = _renewed(whole[first], min(iterations, SHORT)) if restarts > 1 else whole[first]  # one is to be alone
+        best = _renewed(whole[first], min(iterations, SHORT)) if renews else whole[first]
         if best is not whole[first]:
             found = [Descent(reduced, best.H).advance(SETTLING), *found]
         runs = _as_good(found)

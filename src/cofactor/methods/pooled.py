@@ -63,7 +63,8 @@ def exact(
     large one begins with a few rounds of a larger one yet, in which every row has one component.
     """
     held = Penalties(Penalty(*codes_penalty), Penalty(*factor_penalty), overlap)
-    method: Any = Summed(rank, HALS(sweeps) if sweeps else None, momentum, groups=groups, penalties=held)
+    update = HALS(sweeps) if sweeps else None
+    method: Any = Summed(rank, update, momentum, groups=groups, penalties=held, patient=True)
     if overlap >= LARGE:
         apart = replace(method, penalties=replace(held, overlap=max(overlap, ALONE)), rounds=PARTED)
         method = Staged(apart, PARTED, method)

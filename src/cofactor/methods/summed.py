@@ -31,6 +31,11 @@ SWEEPS, FEWER_SWEEPS = 8, 4
 """Of a half-step, and of one of wide data: beside its product they cost little, and save rounds."""
 WIDE = 2000
 """From so many features on fewer sweeps do: measured on text, images and made data, they end as low, and sooner."""
+NARROW, SLOWLY, MORE = 128, 20, 10
+"""Of fewer features than these, after each ``SLOWLY`` rounds half-steps have as many sweeps more, up to ``MORE`` times:
+such data are often of many units, and then components that nearly agree in the largest features come apart slowly."""
+PATIENT = 5
+"""So many times the usual rounds are the most of a patient one: they are cheap beside those of methods that average."""
 EVERY = 5
 """Rounds between two looks for components that nobody uses."""
 NOTHING = 1e-8
@@ -54,7 +59,8 @@ class Summed:
     :func:`~cofactor.local.columns.groups`) says which columns share a gram, and a client sends its A_j once for
     every group it has: sums stay sums, and the result stays exact.
 
-    Half-steps are of ``update``; None: coordinate descent, as many sweeps as pay at that many features.
+    Half-steps are of ``update``; None: coordinate descent, as many sweeps as pay at that many features. One that is
+    ``patient`` comes to its end: where narrow data take many rounds it has more and more sweeps, and more rounds.
 
     With ``penalties`` of codes a client also sends what its codes cost, and with those of the factor its rows.
     """
@@ -67,11 +73,13 @@ class Summed:
     space: Space = field(default_factory=NonNegative)
     penalties: Penalties = UNPENALIZED
     rounds: int | None = None
+    patient: bool = False
 
     @cached_property
     def traits(self) -> Traits:
         """Sums are enough, and add up over rows."""
-        return Traits(self.space.kind, additive=True, rowwise=0, running=self.changes)
+        slow, retracts = PATIENT if self.patient else 1, self.momentum > 0
+        return Traits(self.space.kind, additive=True, rowwise=0, running=self.changes, slow=slow, retracts=retracts)
 
     def partial(self) -> Summed:
         """Send changes, without momentum."""
@@ -102,7 +110,7 @@ class Summed:
         known = local.memory
         codes = known["before"] if shared.extra["restart"] else local.codes
         new, gram, cross, price = improve_codes(
-            self._update(data.shape[1]),
+            self._update(data.shape[1], t),
             data,
             shared.factor,
             codes,
@@ -129,7 +137,7 @@ class Summed:
         point = np.asarray(shared.factor.T, dtype=np.float64, like=sums["cross"])
         momentum = float(shared.extra["momentum"])
         H, gained, share = improve_factor(
-            self._update(len(point)),
+            self._update(len(point), t),
             point,
             [(part, Stats(gram, sums["cross"][part])) for part, gram in zip(self._parts(), sums["gram"], strict=True)],
             t=t,
@@ -165,9 +173,9 @@ class Summed:
         stats = self.penalties.for_codes(for_codes(data, factor.astype(data.dtype, copy=False)), data.shape[1])
         return SOLVE(self.penalties.first(stats), stats)
 
-    def _update(self, n_features: int) -> Update:
-        """Return the update of both half-steps; it depends on nothing that clients may differ in."""
-        return self.update or HALS(sweeps_at(n_features))
+    def _update(self, n_features: int, t: int) -> Update:
+        """Return the update of both half-steps of a round; it depends on nothing that clients may differ in."""
+        return self.update or HALS(sweeps_at(n_features, t if self.patient else 0))
 
     def _pauses(self, shared: Shared) -> bool:
         """Whether codes are not extrapolated in this round: where they cost, one that went too far is very dear."""
@@ -215,8 +223,14 @@ class Summed:
         return running, summed.dtypes["cross"]
 
 
-def sweeps_at(n_features: int) -> int:
-    """Return the sweeps of a half-step at that many features."""
+def sweeps_at(n_features: int, t: int) -> int:
+    """Return the sweeps of a half-step at that many features in round t.
+
+    >>> [sweeps_at(m, t) for m, t in ((50, 0), (50, 40), (50, 1000), (1000, 40), (9000, 40))]
+    [8, 24, 80, 8, 4]
+    """
+    if n_features < NARROW:
+        return SWEEPS * min(1 + t // SLOWLY, MORE)
     return SWEEPS if n_features < WIDE else FEWER_SWEEPS
 
 
