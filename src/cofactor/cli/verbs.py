@@ -166,7 +166,10 @@ def _show_private(result: Evaluation) -> None:
         console.print("private: no. The noise came from a seed and can be repeated.", style="red")
     if result.remark:
         console.print(f"Mind that {result.remark}", style="yellow")
-    console.print("The error of each client is in its own folder, clients/NAME/evaluation.json, and was not released.")
+    console.print(
+        "The error of each client is in its own folder (clients/NAME/evaluation.json; of a federation, in its home) "
+        "and was not released."
+    )
 
 
 def _show_clients(result: Evaluation) -> None:
