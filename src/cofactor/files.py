@@ -72,11 +72,12 @@ def atomic(path: Path, mode: int = 0o666, *, new: bool = False) -> Iterator[Bina
             file.flush()
             os.fsync(file.fileno())
         reached(f"{path.name}: written")
-        if new:
-            os.link(part, path)
-            part.unlink()
-        else:
-            os.replace(part, path)
+        with _named(path):
+            if new:
+                os.link(part, path)
+                part.unlink()
+            else:
+                os.replace(part, path)
         reached(f"{path.name}: named")
         _keep_names(path.parent)
     except BaseException:

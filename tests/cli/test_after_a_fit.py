@@ -22,6 +22,8 @@ from cofactor import FederatedNMF
 from cofactor.cli.doctor import examine
 from cofactor.cli.methods import describe, lines
 from cofactor.cli.progress import Progress
+from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.new_rows import annotate_file, transform
 from cofactor.methods import catalog
 
 with warnings.catch_warnings():
@@ -61,9 +63,36 @@ def test_markers_are_shown_and_written(cells: Path, tmp_path: Path) -> None:
     assert "top: expected a whole number" in cofactor("markers", "run", "--top", 0, cwd=cells, check=2).stderr
 
 
+def test_an_h5ad_file_that_cannot_be_written_whole_leaves_the_one_before_it(
+    cells: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk left half of a file in the place of the whole one that was there."""
+    out, folder = tmp_path / "codes.h5ad", RunFolder.open(cells / "run")
+    found = transform(folder, cells / "south.h5ad")
+    annotate_file(folder, cells / "south.h5ad", out, found)
+    before = out.read_bytes()
+
+    def fails(held: anndata.AnnData, path: str) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(anndata.AnnData, "write_h5ad", fails)
+    with pytest.raises(OSError, match="No space left"):
+        annotate_file(folder, cells / "south.h5ad", out, found)
+    assert out.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["codes.h5ad"]
+
+
+def test_what_the_system_refuses_is_said_with_the_file(cells: Path, tmp_path: Path) -> None:
+    """It began with the number of the error."""
+    (tmp_path / "codes.npy").mkdir()
+    error = cofactor("transform", "run", "south.h5ad", "--out", tmp_path / "codes.npy", cwd=cells, check=2).stderr
+    assert error.endswith("codes.npy: Is a directory.\n")
+
+
 @pytest.mark.parametrize("suffix", ["npy", "csv", "tsv", "parquet", "h5ad"])
 def test_codes_are_written_as_the_suffix_says(cells: Path, tmp_path: Path, suffix: str) -> None:
-    out = tmp_path / f"codes.{suffix}"
+    out = tmp_path / "new" / f"codes.{suffix}"
     cofactor("transform", "run", "south.h5ad", "--out", out, "-q", cwd=cells)
     expected = np.load(cells / "run" / "clients" / "south" / "codes.npy")
     if suffix == "npy":

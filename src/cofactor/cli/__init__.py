@@ -26,11 +26,18 @@ def main() -> None:
     except (CofactorError, OSError) as error:
         if "--debug" in sys.argv:
             raise
-        _say(f"cofactor: {error}")
+        _say(f"cofactor: {_words(error)}")
         sys.exit(2)
     except KeyboardInterrupt:
         _say("cofactor: interrupted; the same command starts again.")  # while it was loading
         sys.exit(130)
+
+
+def _words(error: Exception) -> str:
+    """Return what an error says; of those of the system the file and the reason, without their number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
 
 
 def _note(message: Warning | str, *_: object, **__: object) -> None:

@@ -198,6 +198,7 @@ def transform(run: Path, file: Path, out: Path, *, as_json: bool, quiet: bool, *
     folder = RunFolder.open(run)
     new_rows.spare(folder, out, file)
     found = new_rows.transform(folder, file, **how)
+    out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix.lower() == ".h5ad":
         new_rows.annotate_file(folder, file, out, found)
     else:
@@ -244,6 +245,7 @@ def markers(run: Path, top: int, out: Path | None, *, as_json: bool) -> None:
     found = new_rows.markers(folder, top)
     if out is not None:
         new_rows.spare(folder, out, own="markers.tsv")
+        out.parent.mkdir(parents=True, exist_ok=True)
         with atomic(out) as stream:
             stream.write(to_tsv(found).encode())
     if as_json:

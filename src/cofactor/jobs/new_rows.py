@@ -14,6 +14,7 @@ from cofactor.data.harmonise import onto
 from cofactor.data.preparation import Preparation
 from cofactor.estimators import saved
 from cofactor.estimators.annotate import annotate
+from cofactor.files import atomic
 from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -105,7 +106,8 @@ def annotate_file(folder: RunFolder, path: Path, out: Path, found: NewRows) -> N
     names = [str(name) for name in public["feature_names"]]
     more: Any = {"facts": facts, "scores": public.get(SCORES), "clusters": config.kind == "clusters"}
     annotate(held, found.codes, public["factor"], names, **more)
-    held.write_h5ad(out)
+    with atomic(out) as file:  # by its name: HDF5 opens what it writes itself
+        held.write_h5ad(file.name)
 
 
 def _over(table: Table, names: list[str], config: Config) -> Data:
