@@ -46,6 +46,7 @@ class Traits:
     ``slow``: with all clients it takes so many times the usual rounds until it settles.
     ``retracts``: a round that went too far is taken back, and its loss and factor are those of the one before.
     ``unseeded``: in so many rounds, from the first, clients draw the same whatever the seed is.
+    ``in_memory``: in so many rounds, from the first, clients work in memory, also where their rows are on a device.
     ``stages`` are the rounds in which something new begins: clients join anew, and losses do not compare across.
     """
 
@@ -65,6 +66,7 @@ class Traits:
     slow: int = 1
     retracts: bool = False
     unseeded: int = 0
+    in_memory: int = 0
     stages: tuple[int, ...] = (0,)
 
 

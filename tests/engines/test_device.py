@@ -1,15 +1,20 @@
 """Methods on a device: the same results, and nothing leaves it in a round."""
 
+from threading import Barrier
+
 import numpy as np
 import pytest
 from scipy import sparse
 
+from cofactor.boolean.cube import Boolean
+from cofactor.combine.ballots import BooleanUnion
 from cofactor.engines.inline import Inline
 from cofactor.engines.loop import run
 from cofactor.local import tensors
 from cofactor.local.columns import SomeColumns
 from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
+from cofactor.methods.one_shot import OneShot
 from cofactor.plan import Privacy
 from cofactor.types import CofactorError, DataError
 
@@ -66,6 +71,18 @@ def test_nothing_leaves_the_device_in_a_round():
         callbacks=[lambda line, shared: left.append(tensors.departures["bytes"])],
     )
     assert len(set(left)) == 1
+
+
+def test_clients_that_work_in_memory_do_so_side_by_side():
+    meet = Barrier(2)
+
+    def alone(X, rank, rng, start=None):
+        meet.wait(timeout=20)  # breaks where one waits for the other
+        return np.zeros((X.shape[0], rank), np.uint8), np.zeros((rank, X.shape[1]), np.uint8)
+
+    method = OneShot(2, alone, BooleanUnion(2), space=Boolean())
+    data = [(X > 0.3).astype(np.float32) for X in XS[:2]]
+    assert not run(method, data, engine=Inline(workers=2, device="cpu")).factor.any()
 
 
 def test_cells_that_are_no_bits_are_named():

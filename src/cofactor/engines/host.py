@@ -61,7 +61,7 @@ class Host:
         self.traits, self.count = method.traits, len(data)
         self.units = [_Unit(np.array([j]), X, arrays.where(X)) for j, X in enumerate(data, first)]
         self.placed = any(unit.where == "device" for unit in self.units)
-        self.pool = None if self.placed else pool  # one queue of work is all that a device has
+        self.pool = pool
         self.stage, self.unstacked, self.masks = -1, stacks, masks
         self.open = stacks and self.traits.allowance is None
         self.own: dict[int, tuple[Array, Array]] = {}
@@ -74,7 +74,9 @@ class Host:
         chosen[participants[(participants >= self.first) & (participants < self.first + self.count)]] = True
         units = [u for u in self.units if chosen[u.members].any()]
         schema = self.method.schema(units[0].data.shape[1], t) if units else {}
-        return self._each(lambda unit: self._step(unit, shared, t, chosen, schema), units)
+        return self._each(
+            lambda unit: self._step(unit, shared, t, chosen, schema), units, in_memory=t < self.traits.in_memory
+        )
 
     def _prepare(self, shared: Shared, t: int) -> None:
         """Stack tiny clients as soon as their messages add up over rows, and join where a stage begins."""
@@ -220,9 +222,13 @@ class Host:
             found.told = told
             raise found from error
 
-    def _each(self, work: Callable[[_Unit], Any], units: list[_Unit]) -> list[Any]:
-        """Apply ``work`` to the units in threads; results come in the order of the units."""
-        return list((self.pool.map if self.pool else map)(work, units))
+    def _each(self, work: Callable[[_Unit], Any], units: list[_Unit], *, in_memory: bool = False) -> list[Any]:
+        """Apply ``work`` to the units in threads; results come in the order of the units.
+
+        One queue of work is all that a device has: its units wait for each other, unless they work ``in_memory``.
+        """
+        threads = self.pool and (in_memory or not self.placed)
+        return list((self.pool.map if self.pool and threads else map)(work, units))
 
 
 def _over_blocks(step: Callable[[tuple[slice, Data]], Any], X: Data) -> Iterator[Any]:

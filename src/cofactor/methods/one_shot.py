@@ -62,8 +62,12 @@ class OneShot:
 
     @cached_property
     def traits(self) -> Traits:
-        """As the aggregator says; a client's own factor (of this rank) is not a sum over its rows."""
-        return Traits(self.space.kind, additive=self.aggregator.additive, own=self._local_rank == self.rank)
+        """As the aggregator says; a client's own factor (of this rank) is not a sum over its rows.
+
+        Bits are factorized one by one, in memory.
+        """
+        kind, own = self.space.kind, self._local_rank == self.rank
+        return Traits(kind, additive=self.aggregator.additive, own=own, in_memory=int(kind == "boolean"))
 
     @property
     def _local_rank(self) -> int:

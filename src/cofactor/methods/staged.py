@@ -52,7 +52,7 @@ class Staged:
         rowwise = None if b.rowwise is None else 0 if a.rowwise == b.rowwise == 0 else self.length + b.rowwise
         begins = (*(t for t in a.stages if t < self.length), *(self.length + t for t in b.stages))
         both: dict[str, Any] = {"additive": a.additive and b.additive, "complete": a.complete or b.complete}
-        both["unseeded"] = min(a.unseeded, self.length)
+        both |= {"unseeded": min(a.unseeded, self.length), "in_memory": min(a.in_memory, self.length)}
         return replace(b, kind=a.kind, own=a.own, streams=False, rowwise=rowwise, stages=begins, **both)
 
     def partial(self) -> Self:
