@@ -13,7 +13,7 @@ TILE = 1024
 
 @triton.jit
 def _ones(words):  # type: ignore[no-untyped-def]
-    # the compiler knows this as one instruction
+    # in bits, pairs, nibbles and bytes at once
     words = words - ((words >> 1) & 0x5555555555555555)
     words = (words & 0x3333333333333333) + ((words >> 2) & 0x3333333333333333)
     words = (words + (words >> 4)) & 0x0F0F0F0F0F0F0F0F
