@@ -28,6 +28,7 @@ from cofactor.jobs import inspect
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.job import fit, resume
+from cofactor.jobs.journal import Journal
 from cofactor.methods.client_level import ClientLevel
 from cofactor.methods.moments import Moments
 from cofactor.privacy import account, spend
@@ -203,6 +204,25 @@ def test_other_noise_is_not_what_was_charged(home, tmp_path) -> None:
     (folder.path / "run.toml").write_text(toml.replace("epsilon = 1.0", "epsilon = 0.1"))
     with pytest.raises(LedgerError, match="released with other noise than is asked for now"):
         resume(folder.path)
+
+
+@pytest.mark.parametrize(
+    "other", ["epsilon = 8.0", "insecure_noise_seed = 3", "clip = 5.0", 'unit = "client"', "rank = 3"]
+)
+def test_a_run_that_has_released_nothing_goes_on_with_its_own_settings_only(
+    home, tmp_path, left, monkeypatch, other
+) -> None:
+    """It went on with those of run.toml, whatever they were, below a manifest that said epsilon 1."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "begin", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            fit(config(home), tmp_path / "run")
+    toml = (tmp_path / "run" / "run.toml").read_text().splitlines(keepends=True)
+    rest = [line for line in toml if not line.startswith(other.split(" = ")[0])]
+    (tmp_path / "run" / "run.toml").write_text("".join([other + "\n", *rest]))
+    with pytest.raises(LedgerError, match=f"found another {other.split(' = ')[0]} in run.toml"):
+        resume(tmp_path / "run")
+    assert rounds_left(left) == []
 
 
 def test_a_private_run_does_not_go_on_without_its_budget(home, tmp_path, left) -> None:

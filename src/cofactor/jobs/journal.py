@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cofactor.assurance import ledger, writing
@@ -20,6 +21,9 @@ from cofactor.privacy.errors import LedgerError
 from cofactor.privacy.signing import Key
 from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, Shared
+
+MAY_MOVE = ("engine", "scheduler", "keys", "ledger")
+"""Settings that a private run may go on without: who carries it, and where files lie. Data are known by hashes."""
 
 
 @dataclass
@@ -54,6 +58,17 @@ class Journal:
                 "released would have no noise. Put epsilon and delta back, or start a new run."
             )
 
+    def _check_settings(self) -> None:
+        """Refuse to release what the manifest, which was signed for, does not say: it tells what the run costs."""
+        began, now = self.folder.manifest()["config"], json.loads(json.dumps(asdict(self.folder.config())))
+        other = [name for name in began if name in now and name not in MAY_MOVE and began[name] != now[name]]
+        if other:
+            raise LedgerError(
+                f"{self.folder.path}: expected the settings that the private run began with, found another "
+                f"{', '.join(other)} in run.toml: what is released would not be what the manifest says. Put back what "
+                "manifest.json has under config, or start a new run."
+            )
+
     @property
     def private(self) -> bool:
         """Whether the run has a budget: then it is charged, and its lines are signed."""
@@ -80,6 +95,8 @@ class Journal:
 
     def begin(self, done: int) -> None:
         """Forget what was written of rounds that the checkpoint does not hold, and go on where the ledger ends."""
+        if self.private:
+            self.place.alone("the run folder", self._check_settings)
         self.place.alone("the run folder", lambda: self.folder.rewind(done, private=self.private))
         if self.place.here > 0:
             return
