@@ -174,6 +174,17 @@ def test_of_two_components_that_the_same_rows_use_one_goes_to_what_is_not_covere
     assert sorted(out.factor.tolist()) == [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0, 0]]
 
 
+def test_a_column_goes_for_one_of_a_block_with_as_many_ones():
+    """Eight rows of one feature and eight of three others: one component covers the three."""
+    X = np.zeros((16, 4), np.float32)
+    X[:8, 0] = X[8:, 1:] = 1
+    out = run(Sweeps(1), [X[:11], X[11:]], start=np.eye(1, 4))
+    assert out.factor.tolist() == [[0, 1, 1, 1]]
+    # a feature with as many ones is no reason to go: it is no more
+    out = run(Sweeps(1), [X[:11, :2], X[11:, :2]], start=np.eye(1, 2))
+    assert out.factor.tolist() == [[1, 0]]
+
+
 def test_clients_choose_the_factor_with_the_fewest_errors(noisy):
     X, bad = noisy
     good = synthetic.tiles(300, 80, 5, noise=0.1, seed=2).factor

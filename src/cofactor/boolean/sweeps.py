@@ -98,13 +98,16 @@ def reseed(H: Array, price: Array, uncovered: Array, into: Array | None = None) 
     ``price`` (k) is what it costs to give a component up, ``uncovered`` (m) what a component of that one column gains:
     it covers no zero. The cheapest goes for the best column, as long as that pays; of components with a common feature
     only one goes at a time, because then the prices add up. The component ``into`` (k; -1: none) takes its features.
+    What costs as much as it gains pays if another column has as many uncovered ones: they may be of one block.
     """
     new, fresh, touched = np.array(H, dtype=np.uint8), np.zeros(len(H), bool), np.zeros(H.shape[1], bool)
     heirs, kept = np.full(len(H), -1) if into is None else into, np.zeros(len(H), bool)
-    columns = iter(np.argsort(-uncovered, kind="stable")[: len(H)])
-    best = next(columns, None)
+    columns = np.argsort(-uncovered, kind="stable")
+    gains = np.append(uncovered[columns], 0)  # sorted; behind the last column there is nothing to gain
     for component in np.argsort(price, kind="stable"):
-        if best is None or uncovered[best] <= max(price[component], 0):
+        seeded = int(fresh.sum())
+        gain, cost = gains[seeded], max(price[component], 0)
+        if gain < cost or gain == 0 or (gain == cost and gains[seeded + 1] < gain):
             break
         heir = heirs[component]
         if kept[component] or (heir >= 0 and fresh[heir]):
@@ -115,8 +118,7 @@ def reseed(H: Array, price: Array, uncovered: Array, into: Array | None = None) 
         if heir >= 0:
             new[heir], kept[heir] = new[heir] | new[component], True
         new[component], fresh[component] = 0, True
-        new[component, best] = 1
-        best = next(columns, None)
+        new[component, columns[seeded]] = 1
     return new, fresh
 
 
