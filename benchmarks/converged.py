@@ -65,8 +65,13 @@ def lines(seeds: int, shares: Sequence[float] = SHARES) -> Iterator[Line]:
 
 
 def planned(method: str) -> bool:
-    """Whether a method is made for so many rounds or iterations: for twice as many it is another one."""
-    return not {"rounds", "iterations"}.isdisjoint(catalog.CATALOG[method].options)
+    """Whether a method is made for so many rounds or iterations: for twice as many it is another one.
+
+    Rounds of a Boolean upload are those in which clients are waited for.
+    """
+    entry = catalog.CATALOG[method]
+    uploads = entry.kind == "boolean" and catalog.make(method, 2).rounds == 1
+    return not uploads and not {"rounds", "iterations"}.isdisjoint(entry.options)
 
 
 def compared(line: Line) -> dict[str, Any]:

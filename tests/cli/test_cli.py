@@ -168,6 +168,17 @@ def test_boolean_fit_writes_bits_losses_and_pictures_on_request(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "codes.npy"), model.codes_[0])
 
 
+def test_a_boolean_fit_of_few_clients_a_round_is_that_of_the_estimator(tmp_path):
+    X = synthetic.tiles(120, 20, 3, noise=0.02, seed=1).X
+    for i, rows in enumerate(np.array_split(X, 4)):
+        np.save(tmp_path / f"{i}.npy", rows)
+    words = ("fit", *(f"{i}.npy" for i in range(4)), "-k", 3, "--boolean", "--participation", 0.5, "-q")
+    cofactor(*words, cwd=tmp_path)
+    model = FederatedBMF(3, participation=0.5, random_state=0).fit(np.array_split(X, 4))
+    np.testing.assert_array_equal(np.load(tmp_path / "run" / "factor.npz")["factor"], model.components_)
+    assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == model.n_rounds_
+
+
 def test_features_that_are_pixels_are_shown_as_pictures(tmp_path):
     np.save(tmp_path / "a.npy", np.random.default_rng(0).uniform(size=(30, 12)))
     cofactor("fit", "a.npy", "-k", 2, "--image", "3x4", "-q", cwd=tmp_path)
