@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -60,8 +59,8 @@ def _lengths(rounds: int | None, sweeps: int, share: float) -> tuple[int, int]:
 
 def _uploaded(method: OneShot, rounds: int | None, stages: int, share: float) -> tuple[Method, int]:
     """Return a method of one upload with the rounds that this takes: all clients are to be heard in each stage."""
-    turn = turn_of(share, sys.maxsize if rounds is None else rounds // stages)
-    return gathered(method, turn), turn
+    turn = turn_of(share) if rounds is None else turn_of(share, rounds // stages)
+    return gathered(method, turn, share), turn
 
 
 def _alignment(align: str | None) -> tuple[Any, Any]:
@@ -96,7 +95,7 @@ def _averaged(prox: Prox, what: str) -> Callable[..., Method]:
             space=Boolean(),
             count_sweeps=True,
         )
-        return swept(method, rounds=own, sweeps=sweeps, turn=turn)
+        return swept(method, rounds=own, sweeps=sweeps, turn=turn, share=share)
 
     make.__doc__ = f"{what}: local proximal steps and a proximal mean at the server, components aligned or not."
     return make
@@ -115,7 +114,7 @@ def exact(
     own, turn = _lengths(rounds, sweeps, share)
     params = _relaxation(own, steps=steps, rate=rate, prox=elb_prox)
     method = Summed(rank, Binary(params, steps), momentum=0.0, space=Boolean(START))
-    return swept(method, rounds=own, sweeps=sweeps, turn=turn)
+    return swept(method, rounds=own, sweeps=sweeps, turn=turn, share=share)
 
 
 def _ballot(name: str, what: str) -> Callable[..., Method]:
@@ -134,7 +133,7 @@ def _ballot(name: str, what: str) -> Callable[..., Method]:
         ballot = Ballot(rules()[aggregate], _alignment(align)[0] and Lap())
         method = OneShot(rank, factorizers()[name], ballot, space=Boolean())
         upload, turn = _uploaded(method, rounds, 1 + sweeps, share)
-        return swept(upload, rounds=turn, sweeps=sweeps, turn=turn)
+        return swept(upload, rounds=turn, sweeps=sweeps, turn=turn, share=share)
 
     make.__doc__ = f"One upload of {what} factors, merged by vote, rounded mean or OR, aligned or not."
     return make
@@ -161,7 +160,8 @@ def oneshot(
     upload, turn = _uploaded(method, rounds, 2 + sweeps if sweeps else 1, share)
     if not sweeps:
         return upload
-    return Staged(upload, turn, swept(gathered(Trial(rank, SHORTLIST), turn), rounds=turn, sweeps=sweeps, turn=turn))
+    trial = gathered(Trial(rank, SHORTLIST), turn, share)
+    return Staged(upload, turn, swept(trial, rounds=turn, sweeps=sweeps, turn=turn, share=share))
 
 
 FACTORS, VOTES = "weighted factors, with align=None", "votes, with align=None"

@@ -154,10 +154,10 @@ class Trial:
         return greedy_refit(data, factor)
 
 
-def swept(method: Any, *, rounds: int, sweeps: int, turn: int = 1) -> Method:
+def swept(method: Any, *, rounds: int, sweeps: int, turn: int = 1, share: float = 1.0) -> Method:
     """Return a method of ``rounds`` rounds and then ``sweeps`` Boolean sweeps, each of a ``turn`` of rounds."""
     if sweeps:
-        return Staged(method, rounds, gathered(Sweeps(method.rank, sweeps), turn))
+        return Staged(method, rounds, gathered(Sweeps(method.rank, sweeps), turn, share))
     return method if rounds == method.rounds else replace(method, rounds=rounds)
 
 
@@ -168,7 +168,7 @@ def lengths(rounds: int, sweeps: int, share: float) -> tuple[int, int]:
     sweeps together there is at most half of the rounds.
 
     >>> lengths(50, 3, 1.0), lengths(200, 3, 0.25), lengths(50, 3, 0.25)
-    ((47, 1), (152, 16), (26, 8))
+    ((47, 1), (128, 24), (26, 8))
     """
     if not 0 <= sweeps < rounds:
         raise CofactorError(f"sweeps: expected 0 to {rounds - 1} of the {rounds} rounds, found {sweeps}.")

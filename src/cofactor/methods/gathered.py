@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,8 +16,8 @@ from cofactor.method import Method, Traits, total
 from cofactor.methods.wrapped import Wrapped
 from cofactor.types import Array, Data, Local, Message, Shared
 
-TURNS = 4.0
-"""For how many times ``1 / share`` rounds clients are waited for: one in e^4 is not drawn in them."""
+TURNS = 6.0
+"""For how many times ``1 / share`` rounds clients are waited for: one in e^6 is not drawn in them."""
 OWN = "sent "
 """How names of what was gathered begin, in the memory of the server."""
 
@@ -28,7 +29,8 @@ class Gathered(Wrapped):
     Each client answers for each of its rows once in a turn, and sends zeros of no weight when it is drawn again. The
     turn ends after ``length`` rounds, or as soon as there is as much weight as the largest turn before had: then
     everybody is in it. The method aggregates the messages of a turn as if they had come in one round, in its form for
-    absent clients where some of those heard before are missing. What a turn brought that did not end is left out.
+    absent clients where some may be missing: in the first turn, and where there is less weight than before. What a turn
+    brought that did not end is left out.
     """
 
     length: int
@@ -79,21 +81,26 @@ class Gathered(Wrapped):
         if waited < self.length and not 0 < most <= weight:
             kept = {"most": known["most"], "waited": np.int64(waited), **_kept(gathered)}
             return shared._replace(memory={**_own(known), **kept})
-        method = self.method if weight >= most else self.method.partial()
+        method = self.method if turn and weight >= most else self.method.partial()
         new = method.aggregate(shared._replace(memory=_own(known)), gathered, turn)
         return _turn(new, turn + 1, max(weight, most))
 
 
-def gathered(method: Method, length: int) -> Method:
-    """Return the method in turns of so many rounds; of one round it is the method itself."""
-    return method if length == 1 else Gathered(method, length)
+def gathered(method: Method, length: int, share: float) -> Method:
+    """Return the method in turns of so many rounds, each of a ``share`` of the clients; of one it is the method itself.
+
+    Where turns are too short to hear everybody it is in its form for absent clients.
+    """
+    if length == 1:
+        return method
+    return Gathered(method if length >= turn_of(share) else method.partial(), length)
 
 
-def turn_of(share: float, most: int) -> int:
+def turn_of(share: float, most: int = sys.maxsize) -> int:
     """Return how many rounds a turn takes where a round is of a ``share`` of the clients: ``most`` at most.
 
-    >>> turn_of(1.0, 10), turn_of(0.25, 100), turn_of(0.25, 10), turn_of(0.25, 0)
-    (1, 16, 10, 1)
+    >>> turn_of(1.0), turn_of(0.25), turn_of(0.25, 10), turn_of(0.25, 0)
+    (1, 24, 10, 1)
     """
     return 1 if share == 1 else max(1, min(math.ceil(TURNS / share), most))
 
