@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 
 from cofactor.combine import align
-from cofactor.combine.align import Lap, carried, drift
+from cofactor.combine.align import Lap, carried, drift, matched_cost
 
 
 def near(rng, far, k=60, m=1500):
@@ -22,6 +24,13 @@ def test_a_match_seen_in_single_precision_is_that_of_double(rng, far, scale):
     plain = np.zeros((len(H), len(reference)))
     plain[align._assigned(align.cost(H, reference))] = 1
     np.testing.assert_array_equal(Lap()(H, reference), plain)
+
+
+@pytest.mark.parametrize("k", [60, 55])
+def test_the_cost_of_a_match_is_the_least_of_all_assignments(rng, k):
+    H, reference = (F.astype(np.float64) for F in near(rng, 1.0))
+    table = 0.5 * cdist(H[:k], reference, "sqeuclidean")
+    np.testing.assert_allclose(matched_cost(H[:k], reference), table[linear_sum_assignment(table)].sum(), rtol=1e-10)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -72,6 +72,12 @@ class Lap:
         return plan
 
 
+def matched_cost(H: Array, reference: Array) -> float:
+    """``min_P 1/2 |H - P reference|^2`` over permutations P (partial where the ranks differ), of what has a partner."""
+    table = cost(H, reference)
+    return float(table[_assigned(table)].sum())
+
+
 def _seen_in_single(H: Array, reference: Array) -> tuple[Array, Array] | None:
     """Return the assignment of :func:`_assigned` where single precision is enough to see it, else None.
 

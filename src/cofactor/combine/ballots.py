@@ -18,7 +18,7 @@ from cofactor.boolean.elbmf import DEFAULT, Relaxation, factorize
 from cofactor.boolean.prox import lam_at
 from cofactor.boolean.sweeps import polish
 from cofactor.combine.aggregators import factors
-from cofactor.combine.align import Lap, cost
+from cofactor.combine.align import matched_cost
 from cofactor.combine.barycenter import aligned_mean, weighted_mean
 from cofactor.local.placed import to_host
 from cofactor.local.threads import each
@@ -267,7 +267,7 @@ def aligned_from(Hs: list[Array], weights: Array, center: Array | None, *, align
     if center is not None:
         return _settle(Hs, weights, center, align)
     tried = [_settle(Hs, weights, Hs[i], align) for i in np.argsort(-weights, kind="stable")[:STARTS]]
-    return min(tried, key=lambda H: sum(w * _distance(H, Hj) for w, Hj in zip(weights, Hs)))
+    return min(tried, key=lambda H: float(weights @ list(each(partial(matched_cost, H), Hs))))
 
 
 def _settle(Hs: list[Array], weights: Array, center: Array, align: Align) -> Array:
@@ -279,10 +279,6 @@ def _settle(Hs: list[Array], weights: Array, center: Array, align: Align) -> Arr
             break
         plans, center = new, aligned_mean(center, Hs, weights, new)
     return center
-
-
-def _distance(H: Array, other: Array) -> float:
-    return float((Lap()(H, other) * cost(H, other)).sum())
 
 
 def catalog() -> dict[str, Any]:
