@@ -41,10 +41,20 @@ LIMITS = """## Where the limits are
   end above it, and text takes up to twice the rounds. These are basins: on each of the seven some other start reached
   the error, more rounds do not, and a start that is below on all was not found at the price of two rounds.
 - Sparse products in panels of 8, 16 or 25 columns, so that what is gathered or scattered stays in the second cache,
-  took 1.3 to 3.5 times as long as whole rows: indices are then walked several times. A second thread helps little: each
-  of two products fetches rows of an 8 MB factor 2 million times, 800 MB, from a cache that both cores share. On a quiet
-  machine one thread took 27 ms (gathering) and 32 ms (scattering), two took 28 and 27: .64 of scipy's 86 ms for both
-  products alone, before a sweep.
+  took 1.3 to 3.5 times as long as whole rows: indices are then walked several times. Tiles of 500 to 8000 columns of X
+  took 1.2 to 4 times as long to gather, and with a copy of X in that order .85: not worth twice the memory. Asking for
+  rows before they are needed takes 13 % off the scattering (29 to 25 ms), and nothing off the gathering.
+- A second thread halves the gathering where it gets a core at once: both halves side by side took 10.9 ms at best, one
+  of them alone 11.7, and on a busy machine both took 20 in the median. There (load 16, before other processes), in
+  turn, a sparse round of two threads took .86 to .99 of scipy's products, and the code before requests, broad blocks
+  and shared grams 1.02 to 1.05; of one thread 1.16 to 1.19 and 1.31 to 1.35. The table of two threads above is of that
+  code, on an idle machine.
+- Where a sparse round of one thread goes, in ms of 92: gathering 22, scattering 24, sweeps 24, three grams 7, the rest
+  are passes over the two factors. Of a dense one in double precision, of 219: products 198, sweeps 14, gram 3, passes
+  over the codes 2, all else 2.
+- The dense tables of one thread are single runs, on a busy machine. Six more in double precision gave 1.08 to 1.10 and
+  once 1.20 (median 1.09; three of the code before: 1.09 to 1.11, median 1.11), three in single precision 1.11 to 1.13
+  (median 1.11; before 1.12 to 1.13, median 1.12).
 - Dense products are shared by our threads, and BLAS has one: by two threads of BLAS the products above took 37 + 35 ms
   of the wall in single precision, by two of ours 30 + 29 (one thread: 62 + 55), and a round 88 and 70 ms (126), .55 of
   one thread. The table of threads above is one run of seven: .54 to .72, where two of BLAS took .61 and
