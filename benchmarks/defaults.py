@@ -312,8 +312,8 @@ AGAINST = """Error with default settings over that of the same method with twice
 sorted, at most {few[0]} rows and {few[1]} features, the worst over data sets of medians over one to three
 seeds, as many as were measured. With a share of .25 two of the 8 clients answer in each round, with .1 one.
 Methods of one upload have nothing to run longer, and private ones nothing to pay it with. A relaxed Boolean method
-carries out a schedule, and a longer one is another: with one client in a round, ratios of single seeds go from .77 to
-1.51. Made by `python benchmarks/converged.py run`. Above 1.02 are:
+carries out a schedule, and a longer one is another: with absent clients, ratios of single seeds go from .90 to 1.05.
+Made by `python benchmarks/converged.py run`. Above 1.02 are:
 
 {above}
 """
