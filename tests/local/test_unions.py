@@ -8,7 +8,7 @@ from cofactor.combine import summaries
 from cofactor.local import unions
 from cofactor.local.refit import refit
 from cofactor.local.stats import squares
-from cofactor.local.unions import Descent, Stacked
+from cofactor.local.unions import Descent, Stacked, search
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 
@@ -104,3 +104,17 @@ def test_a_search_gets_out_of_a_minimum_in_which_one_component_is_two_and_two_ar
 def test_a_run_in_which_nothing_pays_stays_as_it_is(union):
     best = Descent(summaries.stacked(union), np.random.default_rng(0).uniform(size=(1, 30))).advance(60)
     assert unions._renewed(best, 6) is best
+
+
+def test_a_start_is_searched_briefly_and_ends_near_the_thorough_one(union, monkeypatch):
+    """It takes a quarter of the iterations less, and those on all clients are few."""
+    taken = []
+    codes = Descent.codes
+    monkeypatch.setattr(Descent, "codes", lambda run, sweeps: taken.append(1) or codes(run, sweeps))
+    held, losses, counts = summaries.stacked(union), [], []
+    for iterations in (200, 0):
+        found = search(held, 5, seed=0, restarts=24, iterations=iterations)
+        counts.append(len(taken))
+        losses.append(summaries.loss(union, found.factor) + held.rest)
+    assert counts[1] - counts[0] < 0.8 * counts[0]
+    assert losses[1] <= 1.05 * losses[0]

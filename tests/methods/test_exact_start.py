@@ -7,9 +7,11 @@ from scipy import sparse
 from cofactor import FederatedNMF, metrics, run
 from cofactor.data import synthetic
 from cofactor.local.stats import normalize, shares
-from cofactor.methods import catalog
-from cofactor.methods.alone import Alone
+from cofactor.method import rng
+from cofactor.methods import alone, catalog, pooled
+from cofactor.methods.alone import Alone, Brief
 from cofactor.methods.summed import EVERY, Summed
+from cofactor.types import Message, Shared
 
 SEEDS = range(20)
 
@@ -76,18 +78,57 @@ def test_a_component_too_many_stays_where_everything_is_explained():
     assert result.converged
 
 
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
-def test_a_client_may_look_at_its_largest_features_only(kind):
-    """The factor has all features in the end, and is nearly as good."""
-    Xs = synthetic.blocks(1, 150, features=60, rank=4, scale=0.1, seed=2).Xs[0]
-    X = np.hstack([Xs, 0.05 * Xs[:, ::-1]])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_few_rounds_of_a_client_alone_are_nearly_as_good_as_many(dtype):
+    X = synthetic.blocks(1, 150, features=60, rank=4, scale=0.1, seed=2).Xs[0].astype(dtype)
     errors = []
-    for columns in (None, 40):
-        W, H = Alone(Summed(4), columns=columns, refits=False)(kind(X), 4, np.random.default_rng(0))
-        assert H.shape == (4, 120)
-        np.testing.assert_allclose(np.linalg.norm(H, axis=1), 1)
+    for factorize in (Alone(Summed(4)), Brief(6, 1024)):
+        W, H = factorize(X, 4, np.random.default_rng(0))
+        assert W.dtype == H.dtype == dtype
+        np.testing.assert_allclose(np.linalg.norm(H, axis=1), 1, rtol=1e-6)
         errors.append(metrics.relative_error(X, W, H))
-    assert errors[1] <= 1.15 * errors[0]
+    assert errors[1] <= 1.1 * errors[0]
+
+
+def test_a_client_of_many_rows_learns_from_some_and_has_codes_of_all(monkeypatch):
+    monkeypatch.setattr(alone, "SAMPLE", 60)
+    X = synthetic.blocks(1, 150, features=60, rank=4, scale=0.1, seed=2).Xs[0]
+    W, H = Brief(6, 1024)(X, 4, np.random.default_rng(0))
+    assert W.shape == (150, 4)
+    assert metrics.relative_error(X, W, H) <= 1.2 * metrics.relative_error(X, *Alone(Summed(4))(X, 4, rng(0, 0, 0)))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+def test_a_client_may_look_at_its_largest_features_only(kind, monkeypatch):
+    """It says nothing of the others; the first round on all rows finds them, and ends as low."""
+    Xs = [np.hstack([X, 0.05 * X[:, ::-1]]) for X in synthetic.blocks(3, 50, features=60, rank=4, seed=2).Xs]
+    _, H = Brief(6, 40)(kind(Xs[0]), 4, np.random.default_rng(0))
+    assert np.count_nonzero(H.any(axis=0)) <= 40
+    np.testing.assert_allclose(np.linalg.norm(H, axis=1), 1)
+    whole = run(catalog.make("exact", 4), Xs, rounds=30)
+    monkeypatch.setattr(pooled, "COLUMNS", 40)
+    some = run(catalog.make("exact", 4), [kind(X) for X in Xs], rounds=30)
+    assert some.factor.any(axis=0).all()
+    assert some.history[-1].loss <= 1.01 * whole.history[-1].loss
+
+
+def test_features_that_no_summary_has_are_left_out_of_the_search():
+    """Among many more of them it finds, bit by bit, what it finds without."""
+    draw = np.random.default_rng(0)
+    start = catalog.make("oneshot", 3)
+    made = [(draw.exponential(size=(20, 4)), draw.exponential(size=(4, 24))) for _ in range(3)]
+    at = np.sort(draw.choice(60, 24, replace=False))
+    found = []
+    for m, place in ((24, slice(None)), (60, at)):
+        messages = []
+        for W, H in made:
+            wide = np.zeros((4, m))
+            wide[:, place] = H
+            messages.append(Message({"factor": wide, "gram": W.T @ W, "loss": np.float64(1.0)}, 20.0))
+        found.append(start.aggregate(Shared(np.zeros((3, m))), messages, 0))
+    np.testing.assert_array_equal(found[1].factor[:, at], found[0].factor)
+    assert np.count_nonzero(found[1].factor.any(axis=0)) <= 24
+    assert found[1].drift == found[0].drift
 
 
 @pytest.mark.parametrize("c", [1, 5])

@@ -35,8 +35,8 @@ REDUCING = 12
 """Iterations in which a union is summarized for them."""
 FINALISTS, LAST = 8, 2
 """Restarts that are left in the end, to say how sure the best one is, and those that are tried on all clients."""
-SETTLING = 24
-"""Iterations of each finalist."""
+SETTLING, BRIEFLY = 24, 12
+"""Iterations of each finalist, and for a start."""
 HAIR = 3e-2
 """A finalist that misses so much more of all data, of what the best one misses, is as good as that one. On ten stored
 data sets at rank 10 it names 78 % of the components that other starts do not find, and 70 % with a third of it."""
@@ -52,6 +52,8 @@ TURNS = 30
 TOL = 1e-5
 TRIED = 3
 """Pairs of components that one could stand for, and directions in which most is missed, that are tried together."""
+TAKEN, BEGUN = 6, 2
+"""Iterations on all clients in a start, and of each of these there, where one pair is enough."""
 RENEWALS, PAYS = 4, 1e-3
 """Most components that begin anew, and the part of what is missed that each has to gain."""
 
@@ -174,9 +176,10 @@ def search(
 ) -> Found:
     """Return the best descent, after up to ``iterations`` on all columns, and the restarts that are as good.
 
-    A few more follow on ``drawn`` rows for each component of a summary; 0 keeps to codes ``W_j C`` with C >= 0. With
-    ``renews`` components of the best one may begin anew: not where seeds are to show how sure a minimum is. A union of
-    no more components than the rank is its own factor.
+    Without any it is a start for rounds on all rows, which cost less than iterations on all clients, and do more. A
+    few more iterations follow on ``drawn`` rows for each component of a summary; 0 keeps to codes ``W_j C`` with
+    C >= 0. With ``renews`` components of the best one may begin anew: not where seeds are to show how sure a minimum
+    is. A union of no more components than the rank is its own factor.
     """
     rng, m, alive = np.random.default_rng(seed), union.rows.shape[1], union.alive
     if len(alive) <= rank:
@@ -190,13 +193,8 @@ def search(
         index = union.widest(WIDE) if wide else np.arange(m)
         seen = union.columns(index) if wide else union
         reduced = _reduced(seen, rank, rng)
-        found = _advanced(_finalists(reduced, rank, rng, restarts), SETTLING)
-        whole = found if reduced is seen else [Descent(seen, run.H).advance(2 * SHORT) for run in found[:LAST]]
-        first = int(np.argmin([run.loss for run in whole]))
-        found = [found[first], *found[:first], *found[first + 1 :]]
-        best = _renewed(whole[first], min(iterations, SHORT)) if renews else whole[first]
-        if best is not whole[first]:
-            found = [Descent(reduced, best.H).advance(SETTLING), *found]
+        found = _advanced(_finalists(reduced, rank, rng, restarts), SETTLING if iterations else BRIEFLY)
+        best, found = _on_all(seen, found, iterations, renews=renews)
         runs = _as_good(found)
         best = best.spread(union, index) if wide else best
         best.settled = False
@@ -204,7 +202,25 @@ def search(
         return (best.freed(drawn, rng).advance(FREE) if drawn else best).found(runs)
 
 
-def _renewed(run: Descent, brief: int) -> Descent:
+def _on_all(seen: Stacked, found: list[Descent], iterations: int, *, renews: bool) -> tuple[Descent, list[Descent]]:
+    """Let the best go on on all clients, and components of the one that is best there begin anew; return it, and all.
+
+    In a start, without ``iterations``, that is one of them, and for no longer than it takes to have codes of all.
+    """
+    reduced, settling = found[0].union, SETTLING if iterations else BRIEFLY
+    last, longer = (LAST, 2 * SHORT) if iterations else (1, TAKEN)
+    whole = found if reduced is seen else [Descent(seen, run.H).advance(longer) for run in found[:last]]
+    first = int(np.argmin([run.loss for run in whole]))
+    found = [found[first], *found[:first], *found[first + 1 :]]
+    best = whole[first]
+    if renews:
+        best = _renewed(best, min(iterations, SHORT), TRIED) if iterations else _renewed(best, BEGUN, 1)
+    if best is not whole[first]:
+        found = [Descent(reduced, best.H).advance(settling), *found]
+    return best, found
+
+
+def _renewed(run: Descent, brief: int, pairs: int = TRIED) -> Descent:
     """Return a run in which components began anew, as long as that pays; tries have ``brief`` iterations to show it.
 
     Measured on topics of which clients have their own, at the rank at which all are found: without it one search in two
@@ -212,19 +228,19 @@ def _renewed(run: Descent, brief: int) -> Descent:
     """
     for _ in range(RENEWALS):
         least = run.loss - PAYS * run.missed
-        better = next((other for other in _begun(run, brief) if other.loss < least), None)
+        better = next((other for other in _begun(run, brief, pairs) if other.loss < least), None)
         if better is None:
             break
         run = better
     return run
 
 
-def _begun(run: Descent, brief: int) -> Iterator[Descent]:
+def _begun(run: Descent, brief: int, pairs: int) -> Iterator[Descent]:
     """Yield runs in which one component stands for a pair, and the other one begins where most is missed."""
     gram, size = run.union.stats(run.C).gram, np.sqrt(np.einsum("crr->cr", run.union.grams)).ravel()
     missed = np.maximum(run.union.rows - run.C.reshape(len(size), -1) @ run.H, 0) * size[:, None]
     found = anew.directions(missed, TRIED)
-    for pair in anew.pairs(gram, run.H @ run.H.T, TRIED):
+    for pair in anew.pairs(gram, run.H @ run.H.T, pairs):
         for v in found:
             other = Descent(run.union, *anew.merged(run.H, run.C, gram, pair, v)).advance(brief)
             yield other.advance(SHORT) if other.loss < run.loss else other

@@ -1,4 +1,4 @@
-"""A client on its own: any method becomes a local factorizer."""
+"""A client on its own: any method becomes a local factorizer, or a few plain rounds do for a start."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import numpy as np
 
 from cofactor.local import arrays
 from cofactor.local.half_steps import nearly
-from cofactor.local.stats import for_factor, normalize, unit_rows
+from cofactor.local.init import random_factor
+from cofactor.local.kernels.descent import extrapolate
+from cofactor.local.stats import for_codes, for_factor, unit_rows
 from cofactor.local.updates import HALS
 from cofactor.method import Method
 from cofactor.types import Array, Data
 
 PATIENCE, TOL = 5, 1e-4
 SAMPLE = 20_000
-SPREADING = 3
+SWEEPS, MOMENTUM = 3, 0.5
+"""Of the half-steps of :class:`Brief`, and how far each goes ahead."""
 
 
 @dataclass(frozen=True)
@@ -24,23 +27,16 @@ class Alone:
     """A :class:`~cofactor.types.Factorizer` made of a method: run it with one client that keeps everything.
 
     It stops after ``rounds``, or when the loss falls by less than ``TOL`` of itself in five rounds. A client with many
-    more rows than that learns H from ``SAMPLE`` of them, and the codes of all rows belong to that H. Of many more
-    features than ``columns`` it sees those that hold most, and the factor of all of them belongs to the codes. Without
-    ``refits`` codes are nearly right, after a few sweeps.
+    more rows than that learns H from ``SAMPLE`` of them, and the codes of all rows belong to that H.
     """
 
     method: Any
     rounds: int = 200
-    columns: int | None = None
-    refits: bool = True
 
     def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
         """Return (W, H), rows of H at norm 1."""
         method: Method = replace(self.method, rank=rank)
         whole, X = X, _some_rows(X, max(SAMPLE, 10 * rank), rng)
-        every, index = X, _widest(X, self.columns)
-        if index is not None:
-            X, start = arrays.columns(X, index), None if start is None else start[:, index]
         shared = method.start(X.shape[1], rng, start)
         local = method.join(X, shared, 0, rng)
         losses: list[float] = []
@@ -51,25 +47,58 @@ class Alone:
             if t >= PATIENCE and losses[-1 - PATIENCE] - losses[-1] <= TOL * losses[-1]:
                 break
         H = method.factor(shared)
+        return unit_rows(method.refit(whole, H), H)
+
+
+@dataclass(frozen=True)
+class Brief:
+    """A :class:`~cofactor.types.Factorizer` of a few rounds of extrapolated coordinate descent, for a start.
+
+    All is in the precision of the data, nothing is measured on the way, and codes are those of the last round. Of many
+    more features than ``columns`` it sees those that hold most. H is 0 in the others: the first round on all rows,
+    which a start is made for, finds them for less than it would take here.
+    """
+
+    rounds: int
+    columns: int
+
+    def __call__(self, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None) -> tuple[Array, Array]:
+        """Return (W, H), rows of H at norm 1."""
+        some = _some_rows(X, max(SAMPLE, 10 * rank), rng)
+        index = _widest(some, self.columns)
+        seen = some if index is None else arrays.columns(some, index)
+        first = (
+            random_factor(rank, seen.shape[1], rng) if start is None else start if index is None else start[:, index]
+        )
+        W, H = unit_rows(*self._alternated(seen, first.astype(X.dtype)))
         if index is not None:
-            H = _spread(every, H, nearly(X, H), index)
-        codes = method.refit(whole, H) if self.refits else nearly(whole, H)
-        return unit_rows(codes, H)
+            found, H = H, arrays.zeros((rank, X.shape[1]), X)
+            H[:, index] = found
+        return W if some is X else nearly(X, H), H
+
+    def _alternated(self, X: Data, H: Array) -> tuple[Array, Array]:
+        """Return (W, H) after the rounds, from H; from the second on, both factors go ahead of themselves."""
+        W = codes = nearly(X, H)
+        H = ahead = _renewed(X, codes, H)
+        for _ in range(self.rounds - 1):
+            before, W = W, HALS(SWEEPS)(W, for_codes(X, ahead))
+            codes = extrapolate(W, before, MOMENTUM)
+            old, H = H, _renewed(X, codes, ahead)
+            ahead = extrapolate(H, old, MOMENTUM)
+        return codes, H
 
 
-def _widest(X: Data, count: int | None) -> Array | None:
+def _renewed(X: Data, W: Array, H: Array) -> Array:
+    """Return H after a few sweeps for the codes."""
+    return arrays.contiguous(HALS(SWEEPS)(H.T, for_factor(X, W)).T)
+
+
+def _widest(X: Data, count: int) -> Array | None:
     """Return the ``count`` columns with the largest sums, in order, if X has at least twice as many; else None."""
-    if count is None or X.shape[1] < 2 * count or (arrays.is_held(X) and not arrays.is_placed(X)):
+    if X.shape[1] < 2 * count or (arrays.is_held(X) and not arrays.is_placed(X)):
         return None
     sums = arrays.times_codes(X, np.ones((X.shape[0], 1), X.dtype)).ravel()
     return np.sort(np.argsort(-sums, kind="stable")[:count])
-
-
-def _spread(X: Data, H: Array, W: Array, index: Array) -> Array:
-    """Return the factor (rows at norm 1) of all columns for the codes of some of them, at ``index``, where it is H."""
-    F = np.zeros((X.shape[1], len(H)), H.dtype, like=H)
-    F[index] = H.T
-    return normalize(HALS(SPREADING)(F, for_factor(X, W)).T)
 
 
 def _some_rows(X: Data, count: int, rng: np.random.Generator) -> Data:

@@ -150,7 +150,8 @@ class Summarized(Wrapped):
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Search the union; a federation of empty summaries keeps its factor."""
-        found = self.method.aggregator.search(messages)
+        kept, filled = _filled(messages)
+        found = self.method.aggregator.search(kept)
         if found is None:
             return self.method.aggregate(shared, messages, t)
         order = np.argsort(-found.share, kind="stable")
@@ -159,4 +160,20 @@ class Summarized(Wrapped):
         if found.clustergram is not None:
             memory["clustergram"] = found.clustergram
         memory["short"] = np.int64(sum(m.weight // ROWS_PER_COMPONENT < self.method.rank for m in messages))
-        return self.method.merged(found.factor[order].astype(messages[0].arrays["factor"].dtype), messages, memory)
+        H = found.factor[order].astype(messages[0].arrays["factor"].dtype)
+        new = self.method.merged(H, kept, memory)
+        if filled is None:
+            return new
+        whole = np.zeros((len(H), messages[0].arrays["factor"].shape[1]), H.dtype)
+        whole[:, filled] = H
+        return new._replace(factor=whole)
+
+
+def _filled(messages: list[Message]) -> tuple[list[Message], Array | None]:
+    """Return messages of those features that any factor has, and which they are, where they are less than half."""
+    there = np.any([np.asarray(m.arrays["factor"]).any(axis=0) for m in messages], axis=0)
+    if 2 * np.count_nonzero(there) > len(there):
+        return messages, None
+    index = np.flatnonzero(there)
+    kept = [m._replace(arrays={**m.arrays, "factor": m.arrays["factor"][:, index]}) for m in messages]
+    return kept, index

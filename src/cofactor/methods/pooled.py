@@ -14,7 +14,7 @@ from cofactor.combine.consensus import DENSITY
 from cofactor.local.penalties import Penalties, Penalty
 from cofactor.local.updates import HALS
 from cofactor.method import Method
-from cofactor.methods.alone import Alone
+from cofactor.methods.alone import Alone, Brief
 from cofactor.methods.integrated import Integrated
 from cofactor.methods.one_shot import OneShot, Summarized
 from cofactor.methods.spanned import Spanned
@@ -23,8 +23,8 @@ from cofactor.methods.summed import Summed
 from cofactor.methods.twin import ROUNDS, Twin
 from cofactor.types import CofactorError
 
-LOCAL, BRIEF, COLUMNS, SEARCH = 2, 6, 1024, 3
-"""The start of ``exact``: local rank (times the rank), rounds and columns of a client alone, iterations on the union.
+LOCAL, ROUNDS_ALONE, COLUMNS = 2, 6, 1024
+"""The start of ``exact``: local rank (times the rank), rounds and columns of a client alone.
 
 More components than asked for leave room to choose; measured on digits, faces, text and cells, few rounds at twice the
 rank end lower than many at the rank, and cost less.
@@ -97,9 +97,8 @@ def shared_own(rank: int, *, weight: float = 0.1, start: str = "summaries") -> M
 
 def _start(rank: int, local_rank: int, restarts: int) -> Summarized:
     """Summaries for a start: a few rounds alone at a higher rank, one upload, a union that is searched, not solved."""
-    alone = Alone(Summed(rank, HALS(3)), BRIEF, columns=COLUMNS, refits=False)
-    union = Union(rank, restarts, False, iterations=SEARCH, drawn=0)
-    return Summarized(OneShot(rank, alone, union, local_rank))
+    union = Union(rank, restarts, False, iterations=0, drawn=0)
+    return Summarized(OneShot(rank, Brief(ROUNDS_ALONE, COLUMNS), union, local_rank))
 
 
 def oneshot(rank: int, *, local_rank: int | None = None, restarts: int = RESTARTS) -> Summarized:
