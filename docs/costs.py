@@ -222,7 +222,7 @@ def sizes(
     method, letters = made(name, n, m, k), {"n": n, "m": m, "k": k, "c": c, "b": b}
     entry = catalog.find(name)
     steps = [
-        entry.default(o) or sweeps_at(m)
+        entry.default(o) or sweeps_at(m, 0)
         for o in ("sweeps", "steps", "code_steps")
         if o in entry.options
     ]
