@@ -265,7 +265,7 @@ def in_order(factor: Array, memory: Mapping[str, Any]) -> tuple[Array, dict[str,
     return factor[order], {name: a[order] for name, a in known.items()} | others
 
 
-ALONE = 0.01
+ALONE = 0.05
 """A component is made of one row where all others together have less than this share of the squares of its codes."""
 SURE = 0.97
 """A component whose partner in a restart that is as good has a smaller cosine than this may come out otherwise."""

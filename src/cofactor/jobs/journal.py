@@ -22,7 +22,7 @@ from cofactor.privacy.signing import Key
 from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, Shared
 
-MAY_MOVE = ("engine", "scheduler", "keys", "ledger")
+MAY_MOVE = ("inputs", "engine", "scheduler", "keys", "ledger")
 """Settings that a private run may go on without: who carries it, and where files lie. Data are known by hashes."""
 
 
