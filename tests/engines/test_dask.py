@@ -141,7 +141,7 @@ def test_any_number_of_workers_with_threads(workers, threads, Xs):
 def test_secure_sums(engine, Xs):
     method = catalog.make("exact", 3, start="moments")
     plain, hidden, inline = (
-        run(method, Xs, rounds=5, engine=e, secure=secure)
+        run(method, Xs, rounds=20, engine=e, secure=secure)
         for e, secure in ((None, False), (engine, True), (None, True))
     )
     np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-5)

@@ -66,7 +66,7 @@ def test_every_method_in_sums_gives_the_plain_result(name):
 @pytest.mark.parametrize("start", ["svd", "moments", "lap", "random"])
 def test_exact_statistics_under_masks(start, Xs):
     method = catalog.make("exact", 3, start=start)
-    plain, hidden = (run(method, Xs, rounds=8, engine=engine) for engine in (None, Secure()))
+    plain, hidden = (run(method, Xs, rounds=16, engine=engine) for engine in (None, Secure()))
     np.testing.assert_allclose(hidden.factor, plain.factor, atol=1e-4)
     assert hidden.history[-1].participants == 5
     assert hidden.history[-1].bytes_up > plain.history[-1].bytes_up  # keys, shares and masks are counted

@@ -35,12 +35,21 @@ class Checked(list[Data]):
 
 def several(Xs: Any) -> Sequence[Data]:
     """Return the clients' data; refuse one matrix, whose rows would be taken for clients."""
+    _refuse_blocks(Xs)
     if not isinstance(Xs, list | tuple) and hasattr(type(Xs), "shape") and len(Xs.shape) == 2:
         raise DataError(
             f"expected a list of matrices, one for each client, found one matrix {tuple(Xs.shape)}; put it in a list, "
             "or split its rows (cofactor.data.partition)."
         )
     return Xs
+
+
+def _refuse_blocks(X: Any) -> None:
+    """Refuse what dask holds."""
+    if hasattr(type(X), "__dask_graph__"):
+        raise DataError(
+            "expected matrices in memory, found blocks of dask that stay on their workers; use the engine Dask(client)."
+        )
 
 
 def check(
@@ -62,10 +71,7 @@ def check(
         return Xs
     if len(several(Xs)) == 0:
         raise DataError("expected at least one client, found an empty list.")
-    if any(hasattr(type(X), "__dask_graph__") for X in (Xs, Xs[0])):
-        raise DataError(
-            "expected matrices in memory, found blocks of dask that stay on their workers; use the engine Dask(client)."
-        )
+    _refuse_blocks(Xs[0])
     kind = named(kind) if isinstance(kind, str) else kind
     who = range(first, first + len(Xs)) if clients is None else clients
     data = [check_one(kind, X, name, features, private=private) for X, name in zip(Xs, who, strict=True)]
