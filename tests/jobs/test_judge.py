@@ -24,7 +24,7 @@ from cofactor.jobs.place import Place
 from cofactor.jobs.reading import read
 from cofactor.kinds.numbers import NonNegative
 from cofactor.methods import build as building
-from cofactor.methods.alone import Alone
+from cofactor.methods.alone import Alone, Brief
 from cofactor.methods.summed import Summed
 from cofactor.privacy.errors import PrivacyError
 from cofactor.ratings.ranking import coverage, rank_users
@@ -238,6 +238,7 @@ def test_nothing_is_done_twice(home: Path, tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(holder, name, call)
 
     counted(Alone, "__call__")
+    counted(Brief, "__call__")
     counted(NonNegative, "check")
     counted(building, "build")
     counted(Checkpoint, "load")

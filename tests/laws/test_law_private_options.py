@@ -86,6 +86,7 @@ BMF: dict[str, Refused | Allowed] = {
     "participation": NMF["participation"],
     "random_state": NMF["random_state"],
     "engine": NMF["engine"],
+    "device": NMF["device"],
     "privacy": Allowed(BUDGET, CLIENT),
     "secure": NMF["secure"],
     "features": NMF["features"],
@@ -342,6 +343,7 @@ METHOD_OPTIONS: dict[str, Refused | Allowed] = {
     "privacy": Allowed(BUDGET),
     "parts": Allowed("settled by the plan; others are refused without masks"),
     "rounds": Allowed(BUDGET, 2),
+    "share": Allowed("of felb and falb the rounds that are paid for; votes, which would wait for all, refuse it"),
     "width": Allowed("a public number: how many columns a sketch has", 4),
     "gram_share": Allowed("how the budget is split", 0.3),
     "aggregate": Allowed("of noisy counts", "or"),
@@ -424,6 +426,13 @@ def test_options_of_methods_are_as_decided(name: str, option: str) -> None:
                 for array, a in new.arrays.items():
                     moved = np.linalg.norm(np.ravel(a - old.get(array, 0.0)))
                     assert moved <= on_grid(new.cost[array].clip, np.size(a)) * (1 + 1e-9), (array, by)
+
+
+def test_votes_that_wait_for_all_clients_have_no_private_form() -> None:
+    """How long they wait depends on who is there; the schedules of felb are as long as was paid for."""
+    with pytest.raises(CofactorError):
+        private_form("asso", share=0.5)
+    assert private_form("felb", share=0.5).rounds == private_form("felb").rounds == 2
 
 
 # --- verbs of the command line ---
