@@ -23,8 +23,9 @@ from cofactor.jobs.job import fit, resume
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import read
 from cofactor.kinds.numbers import NonNegative
+from cofactor.local.brief import Brief
 from cofactor.methods import build as building
-from cofactor.methods.alone import Alone, Brief
+from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 from cofactor.privacy.errors import PrivacyError
 from cofactor.ratings.ranking import coverage, rank_users

@@ -6,10 +6,11 @@ from scipy import sparse
 
 from cofactor import FederatedNMF, metrics, run
 from cofactor.data import synthetic
+from cofactor.local.brief import Brief
 from cofactor.local.stats import normalize, shares
 from cofactor.method import rng
 from cofactor.methods import alone, catalog, pooled
-from cofactor.methods.alone import Alone, Brief
+from cofactor.methods.alone import Alone
 from cofactor.methods.summed import EVERY, Summed
 from cofactor.types import Message, Shared
 

@@ -11,10 +11,11 @@ import numpy as np
 from cofactor.combine.aggregators import Agreed, Mean, Union
 from cofactor.combine.align import Lap
 from cofactor.combine.consensus import DENSITY
+from cofactor.local.brief import Brief
 from cofactor.local.penalties import Penalties, Penalty
 from cofactor.local.updates import HALS
 from cofactor.method import Method
-from cofactor.methods.alone import Alone, Brief
+from cofactor.methods.alone import Alone
 from cofactor.methods.integrated import Integrated
 from cofactor.methods.one_shot import OneShot, Summarized
 from cofactor.methods.spanned import Spanned
