@@ -6,10 +6,11 @@ from scipy import sparse
 
 from cofactor import FederatedNMF, metrics, run
 from cofactor.data import synthetic
+from cofactor.local import brief
 from cofactor.local.brief import Brief
 from cofactor.local.stats import normalize, shares
 from cofactor.method import rng
-from cofactor.methods import alone, catalog, pooled
+from cofactor.methods import catalog, pooled
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import EVERY, Summed
 from cofactor.types import Message, Shared
@@ -92,7 +93,7 @@ def test_a_few_rounds_of_a_client_alone_are_nearly_as_good_as_many(dtype):
 
 
 def test_a_client_of_many_rows_learns_from_some_and_has_codes_of_all(monkeypatch):
-    monkeypatch.setattr(alone, "SAMPLE", 60)
+    monkeypatch.setattr(brief, "SAMPLE", 60)
     X = synthetic.blocks(1, 150, features=60, rank=4, scale=0.1, seed=2).Xs[0]
     W, H = Brief(6, 1024)(X, 4, np.random.default_rng(0))
     assert W.shape == (150, 4)
