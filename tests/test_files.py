@@ -5,9 +5,37 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cofactor import files
+from cofactor.types import CofactorError
+
+
+def test_arrays_that_are_cut_or_changed_are_a_file_with_a_name(tmp_path: Path) -> None:
+    """Whatever zip, zlib and numpy find wrong with it."""
+    file, rng, found = tmp_path / "factor.npz", np.random.default_rng(0), []
+    np.savez_compressed(file, factor=rng.random((3, 20)), names=np.array([f"g{i}" for i in range(20)]))
+    whole = file.read_bytes()
+    for turn in range(600):
+        held = bytearray(whole if turn % 3 else whole[: rng.integers(len(whole))])
+        for place in rng.integers(len(held), size=2) if held else ():
+            held[place] = rng.integers(256)
+        file.write_bytes(held)
+        try:
+            with files.undamaged(file, "a factor"), np.load(file, allow_pickle=False) as arrays:
+                dict(arrays)
+        except CofactorError as error:
+            found.append(str(error))
+    assert len(found) > 500
+    assert all(f"{file}: expected a factor, found another file, or a damaged one" in said for said in found)
+
+
+def test_arrays_that_are_not_there_or_whose_errors_are_known_keep_theirs(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), files.undamaged(tmp_path / "none"), np.load(tmp_path / "none"):
+        pass
+    with pytest.raises(CofactorError, match=r"^said$"), files.undamaged(tmp_path):
+        raise CofactorError("said")
 
 
 def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:

@@ -204,6 +204,11 @@ def test_unknown_kinds_suggest_the_near_one():
             ask("bolean")
 
 
+def test_unknown_fields_of_a_plan_suggest_the_near_one():
+    with pytest.raises(CofactorError, match=r"unknown field of a plan 'round'\. Did you mean 'rounds'"):
+        run(make("fedavg"), X, round=3)
+
+
 def test_unknown_options_suggest_the_near_one():
     options = {"momentun": 0.5}
     words = r"unknown option of method 'exact' 'momentun'\. Did you mean 'momentum'\?"

@@ -11,6 +11,7 @@ import socket
 import time
 import tomllib
 import uuid
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,18 @@ from cofactor.types import CofactorError, unknown
 WAIT = 10.0
 """So many seconds are waited for what another process holds."""
 LOOK = 0.05
+UNREADABLE = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What reading arrays raises on files that hold something else, or only a part."""
 HERE = f"{zlib.crc32(socket.gethostname().encode()):08x}"
 """This machine, in the names of files that are being written."""
 
@@ -40,10 +53,25 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
+@contextmanager
+def undamaged(path: Path, what: str = "a file of arrays as it was written") -> Iterator[None]:
+    """Name the file that numpy, zip or zlib cannot read, and what it was expected to hold.
+
+    A file that is not there, or not this user's, is another matter.
+    """
+    try:
+        yield
+    except (CofactorError, FileNotFoundError, PermissionError):
+        raise
+    except UNREADABLE as error:
+        raise CofactorError(f"{path}: expected {what}, found another file, or a damaged one ({error}).") from error
+
+
 def by_time(path: Path, lines: Iterable[str]) -> None:
     """Write lines of JSON in the order of their ``time``."""
     ordered = sorted(lines, key=lambda line: str(json.loads(line)["time"]))
-    path.write_text("".join(f"{line}\n" for line in ordered), encoding="utf-8")
+    with atomic(path) as file:
+        file.write("".join(f"{line}\n" for line in ordered).encode())
 
 
 @contextmanager

@@ -202,20 +202,11 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def load(kind: type[Record], path: Path) -> Record:
-    """Return the record that a JSON file holds."""
-    return decode(kind, read_json(path), path.name)
-
-
-def load_all(kind: type[Record], path: Path) -> list[Record]:
-    """Return the records of a JSON list, or of a file with one on each line."""
-    if path.suffix == ".jsonl":
-        return [decode(kind, line, where) for where, line in read_lines(path)]
-    return decode_list(kind, read_json(path), path.name)
-
-
-def decode_list(kind: type[Record], value: Any, where: str) -> list[Record]:
-    """Return a JSON array as a list of records."""
-    return _list(value, where, lambda item, place: decode(kind, item, place))
+    """Return the record that a file holds, or as ``list[...]`` those of a JSON list, or of one on each line."""
+    if path.suffix != ".jsonl":
+        return _check(kind)(read_json(path), path.name)
+    each = _check(get_args(kind)[0])
+    return [each(line, where) for where, line in read_lines(path)]  # type: ignore[return-value]
 
 
 def found(value: Any) -> str:

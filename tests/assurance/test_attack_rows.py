@@ -15,6 +15,7 @@ from cofactor import FederatedBMF, FederatedNMF, run
 from cofactor.assurance.attack_rows import LAYOUTS, attack_rows, sensitivity, units
 from cofactor.assurance.joint_worlds import joint
 from cofactor.assurance.worst_case import kinds, scaled, small_clients, step_of
+from cofactor.methods.dp_nmf import dp_nmf
 from cofactor.privacy import bounded
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import HostileInputError
@@ -216,7 +217,8 @@ def test_no_row_moves_a_release_by_more_than_its_bound_in_any_state(name: str) -
         shared, t = method.start(6, rng).broadcast(), int(rng.integers(method.rounds))
         factor = extreme(rng, shared.factor.shape)
         extra = {n: extreme(rng, a.shape) if np.ndim(a) and n != "features" else a for n, a in shared.extra.items()}
-        extra |= {n: np.float64(10.0 ** rng.uniform(-9, 3)) for n in extra if n in ("bound", "short")}
+        extra |= {n: np.linalg.qr(a)[0] for n, a in extra.items() if n == "basis" and rng.random() < 0.8}
+        extra |= {n: np.float64(10.0 ** rng.uniform(-6, 3)) for n in extra if n in ("bound", "short")}
         extra |= {n: np.bool_(rng.random() < 0.7) for n in extra if n == "second"}
         extra |= {n: rng.integers(0, 6, 6) for n in extra if n == "features"}
         shared = shared._replace(factor=factor, extra=extra)
@@ -229,6 +231,41 @@ def test_no_row_moves_a_release_by_more_than_its_bound_in_any_state(name: str) -
         for array, bound in method.bounds(shared, t).items():
             assert np.linalg.norm(np.ravel(new[array] - old[array])) <= bound * (1 + 1e-9), (array, t)
     assert tried > 20
+
+
+def moved(method: Any, shared: Any, X: Any) -> float:
+    """Return how far the first row moves what is released, in bounds; nothing where the state is refused."""
+    try:
+        method.check(shared, X.shape[1])
+    except HostileInputError:
+        return 0.0
+    old, new = (method.sums(rows, shared, 1) for rows in (X, X[1:]))
+    bounds = method.bounds(shared, 1).items()
+    return max(float(np.linalg.norm(np.ravel(new[array] - old[array]))) / bound for array, bound in bounds)
+
+
+@pytest.mark.parametrize("outliers", [None, 1.5])
+@pytest.mark.parametrize("length", [1e-160, 1e-18, 1e-3, 1.0])
+def test_short_components_do_not_count_last_bits_as_rows(length: float, outliers: float | None) -> None:
+    """Codes of n and of n - 1 rows differ in last bits; divided by 1e-18 they were 30 bounds, by 1e-160 no numbers."""
+    method, rng = dp_nmf(3, privacy=RECORD, outliers=outliers), np.random.default_rng(11)
+    H = rng.random((3, 16))
+    H /= np.linalg.norm(H, axis=1, keepdims=True)
+    shared = method.start(16, rng)._replace(factor=H * [[1.0], [length * (1 + 1e-9)], [length * (1 + 1e-9)]])
+    found = moved(method, shared, H[0] * rng.uniform(0.1, 1, (57, 1)))
+    assert 0.9 < found < 1 + 1e-7 if length >= 1e-3 else found == 0
+
+
+@pytest.mark.parametrize(("length", "short"), [(1e9, 1e-4), (1e4, 1e-4), (1.0, 1e-9), (1.0, 1e-5), (1.0, 0.1)])
+def test_a_basis_across_all_rows_does_not_count_last_bits_as_rows(length: float, short: float) -> None:
+    """What is left of rows is last bits, which depend on how many rows there are: a long basis made bounds of them."""
+    method, rng = make("dp-range"), np.random.default_rng(0)
+    x, shared = rng.random(16) + 0.1, method.start(16, rng)
+    drawn = rng.standard_normal(shared.extra["basis"].shape)
+    basis = np.linalg.qr(drawn - np.outer(x, x @ drawn) / (x @ x))[0] * length
+    known = {"basis": basis, "short": np.float64(short), "bound": np.float64(1.0), "center": np.zeros(16)}
+    shared = shared._replace(extra={**shared.extra, **known})
+    assert moved(method, shared, x * rng.uniform(0.1, 1, (15_626, 1))) < 1e-5
 
 
 def test_what_is_out_of_the_grid_is_cut_off_and_no_error() -> None:

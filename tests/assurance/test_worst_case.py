@@ -60,6 +60,15 @@ def test_the_right_mechanisms_pass_every_audit(name: str, secure: bool) -> None:
     assert {line.audit for line in found if line.passed is None} <= {"one run"}
 
 
+def test_audits_of_a_part_of_the_noise_say_that_it_is_one() -> None:
+    """Before it is added up a message tells more than its sum, which is what the budget of a run is for."""
+    words = " in one client's message, with 1/2 of the noise of a sum"
+    for secure in (True, False):
+        told = {line.text for line in audited("moments", secure) if line.audit != "sensitivity"}
+        assert {words in text for text in told} == {secure}
+        assert not any(",:" in text for text in told)
+
+
 @pytest.mark.parametrize(("name", "t"), STEPS)
 def test_one_run_passes_the_right_mechanism_on_ten_seeds(name: str, t: int) -> None:
     found = [verdict for _, verdict in worst_case.one_run(make(name), t, seeds=range(10))]

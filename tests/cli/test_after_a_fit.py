@@ -22,6 +22,7 @@ from cofactor import FederatedNMF
 from cofactor.cli.doctor import examine
 from cofactor.cli.methods import describe, lines
 from cofactor.cli.progress import Progress
+from cofactor.jobs import job as jobs
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.new_rows import annotate_file, transform
 from cofactor.methods import catalog
@@ -187,6 +188,7 @@ def test_an_interrupted_run_says_how_it_goes_on(
 ) -> None:
     folder, _ = hospitals
     shown = Progress.__call__
+    monkeypatch.setattr(jobs, "PAUSE", 0.0)  # every round is written down, however short
 
     def interrupt(self: Progress, line: Any, shared: Any) -> None:
         shown(self, line, shared)

@@ -167,6 +167,24 @@ def test_a_key_that_others_can_read_is_named(copied) -> None:
     for verb in (("ledger", "verify"), ("privacy", "spend")):
         error = cofactor(*verb, "run", cwd=copied.parent, check=2).stderr
         assert "b/ledger.key: expected permissions 600" in error
+        assert "they can sign lines too" in error
+        assert "give the new .pub file" not in error  # that is for keys of masks
+
+
+@pytest.mark.parametrize("name", ["privacy.json", "evaluation.json"])
+def test_a_total_that_was_changed_beside_the_ledger_is_found_out(copied, name) -> None:
+    told = json.loads((copied / name).read_text())
+    (told if name == "privacy.json" else told["privacy"])["epsilon"] /= 10
+    (copied / name).write_text(json.dumps(told))
+    out = cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout
+    assert f"BROKEN {name}: expected the total of what was charged, epsilon = " in out
+    assert "found another one, or none" in cofactor("privacy", "spend", "run", cwd=copied.parent, check=2).stderr
+
+
+def test_a_total_that_was_taken_away_is_found_out(copied) -> None:
+    (copied / "privacy.json").unlink()
+    out = cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout
+    assert "BROKEN privacy.json: expected the total of what was charged" in out
 
 
 def test_a_ledger_of_the_first_edition_can_be_looked_at_and_is_not_added_up(copied) -> None:

@@ -225,3 +225,23 @@ def test_cells_that_are_stored_in_parts_are_checked_as_their_sum(tmp_path, parts
             held.check()
     else:
         assert held.check() is held
+
+
+@pytest.mark.parametrize("stored", [">f4", "<f8", "uint8", "bool"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_of_any_numbers_in_any_order(tmp_path, stored, order):
+    values = np.array(X, stored, order=order)
+    np.save(tmp_path / "x.npy", values)
+    found = load.read(tmp_path / "x.npy", blocks=True).X
+    np.testing.assert_array_equal(found.load(), values)
+    np.testing.assert_array_equal(found.row_block(slice(7, 12)), values[7:12])
+
+
+def test_npy_that_became_shorter_says_how_much_is_left(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, X)
+    found = load.read(path, blocks=True).X
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 2 * X.itemsize - 3)
+    with pytest.raises(DataError, match=f"expected {X.size} values from value 0 on, found {X.size - 3}"):
+        found.load()

@@ -160,17 +160,31 @@ def test_private_runs_take_steps_of_single_rows_only():
 
 
 def test_hints_are_for_raw_counts_and_for_counts_that_are_none():
-    assert "look like raw counts" in hint(X, Preparation())
-    assert "look like raw counts" in hint(sparse.csr_matrix(X), Preparation())
-    assert not hint(X, Preparation.of("library,log1p"))
-    assert not hint(np.log1p(X), Preparation())
+    def looked(X, preparation):
+        return hint([X], ["a"], preparation)
+
+    assert "look like raw counts" in looked(X, Preparation())
+    assert "look like raw counts" in looked(sparse.csr_matrix(X), Preparation())
+    assert not looked(X, Preparation.of("library,log1p"))
+    assert not looked(np.log1p(X), Preparation())
     pen = np.clip(255 * np.random.default_rng(0).uniform(-2, 1.4, (200, 64)), 0, 255).astype(np.uint8)
-    assert not hint(pen, Preparation())  # pixels are whole numbers with many zeros too
-    assert "are no whole numbers" in hint(np.log1p(X), Preparation.of("library,log1p"))
-    assert "would be taken twice" in hint(np.log1p(X), Preparation.of("log1p"))
-    assert not hint(X / X.sum(axis=1, keepdims=True) * 1e4, Preparation.of("log1p"))
-    assert not hint((X > 0).astype(float), Preparation())
-    assert not hint(np.zeros((3, 3)), Preparation())
+    assert not looked(pen, Preparation())  # pixels are whole numbers with many zeros too
+    assert "are no whole numbers" in looked(np.log1p(X), Preparation.of("library,log1p"))
+    assert "would be taken twice" in looked(np.log1p(X), Preparation.of("log1p"))
+    assert not looked(X / X.sum(axis=1, keepdims=True) * 1e4, Preparation.of("log1p"))
+    assert not looked((X > 0).astype(float), Preparation())
+    assert not looked(np.zeros((3, 3)), Preparation())
+
+
+def test_hints_look_at_every_client_and_name_those_that_differ():
+    normalized = np.log1p(X / X.sum(axis=1, keepdims=True) * 1e4)
+    assert hint([normalized, X, X], ["ann", "bob", "cyd"], Preparation()).startswith(
+        "client bob and 1 more of 3: the values look like raw counts"
+    )
+    twice = hint([X, normalized], ["ann", "bob"], Preparation.of("library,log1p"))
+    assert twice.startswith("client bob of 2: prepare: library expects counts")
+    assert hint([X, X], ["ann", "bob"], Preparation()).startswith("the values look like raw counts")
+    assert not hint([X, normalized], ["ann", "bob"], Preparation(), "exact-beta")
 
 
 class _Rows:

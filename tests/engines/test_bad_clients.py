@@ -14,17 +14,20 @@ GOOD = {"factor": np.ones((2, 3)), "loss": np.float64(1)}
 
 
 class Faulty:
-    """A method whose client of 17 rows (client 2) misbehaves in round 1."""
+    """A method of which one client misbehaves in round 1, alone or in a batch: the one that holds a certain row."""
 
-    def __init__(self, method, fault):
-        self.method, self.fault = method, fault
+    def __init__(self, method, fault, row):
+        self.method, self.fault, self.row = method, fault, row
+
+    def held(self, data):
+        return (data == self.row).all(axis=1).any()
 
     def __getattr__(self, name):
         return getattr(self.method, name)
 
     def step(self, data, shared, local, t, rng):
         local, message = self.method.step(data, shared, local, t, rng)
-        return local, self.fault(message) if (data.shape[0], t) == (17, 1) else message
+        return local, self.fault(message) if t == 1 and self.held(data) else message
 
 
 def spoil(change):
@@ -68,36 +71,38 @@ FAULTS = {
 def test_bad_answer_names_client_and_round(fault, workers, name, clients):
     change, message = FAULTS[fault]
     options = {"start": "random"} if name == "exact" else {"sweeps": 3}
-    method = Faulty(catalog.make(name, 3, **options), change)
+    method = Faulty(catalog.make(name, 3, **options), change, clients[2][5])
     with pytest.raises(ClientError, match=f"^client 2, round 1: .*{message}"):
         run(method, clients, rounds=4, engine=Inline(workers))
 
 
-def test_failure_in_join_names_the_client(clients):
+@pytest.mark.parametrize("name", ["fedavg", "exact"])
+def test_failure_in_join_names_the_client(name, clients):
     class Broken(Faulty):
         def join(self, data, shared, t, rng):
-            if data.shape[0] == 31:
+            if self.held(data):
                 raise MemoryError("too large")
             return self.method.join(data, shared, t, rng)
 
     with pytest.raises(ClientError, match=r"^client 1, join: MemoryError: too large"):
-        run(Broken(catalog.make("fedavg", 3), None), clients)
+        run(Broken(catalog.make(name, 3), None, clients[1][7]), clients)
 
 
-def test_failure_in_the_final_refit_names_the_client(clients):
+@pytest.mark.parametrize("name", ["fedavg", "exact"])
+def test_failure_in_the_final_refit_names_the_client(name, clients):
     class Broken(Faulty):
         def refit(self, data, factor):
-            if data.shape[0] == 31:
+            if self.held(data):
                 raise MemoryError("too large")
             return self.method.refit(data, factor)
 
     with pytest.raises(ClientError, match=r"^client 1, .*MemoryError: too large"):
-        run(Broken(catalog.make("fedavg", 3), lambda m: m), clients, rounds=1)
+        run(Broken(catalog.make(name, 3), lambda m: m, clients[1][7]), clients, rounds=2)
 
 
 def test_cause_of_a_failure_is_kept(clients):
     with pytest.raises(ClientError) as error:
-        run(Faulty(catalog.make("fedavg", 3), crash), clients, rounds=3)
+        run(Faulty(catalog.make("fedavg", 3), crash, clients[2][5]), clients, rounds=3)
     assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 

@@ -11,6 +11,7 @@ from tests.helpers.methods import KIND, NAMES, ROUNDS, case, same_bits
 
 from cofactor import run
 from cofactor.data import synthetic
+from cofactor.engines import loop
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.team import Team
 from cofactor.files import atomic
@@ -75,6 +76,21 @@ def test_a_shorter_run_may_be_made_longer(name, tmp_path):
     longer = run(method, Xs, rounds=7, checkpoint=file, callbacks=[lambda line, shared: seen.append(line.round)])
     same_bits(longer, run(method, Xs, rounds=7))
     assert seen == [4, 5, 6]
+
+
+def test_with_a_pause_rounds_are_left_out_but_for_the_last(Xs, tmp_path, monkeypatch):
+    clock, seen, file = [0.0], [], Checkpoint(tmp_path / "c.npz", pause=1.0)
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+
+    def second(line, shared):
+        seen.append(file.rounds())
+        clock[0] += 0.6
+
+    whole = run(catalog.make("exact", 3), Xs, rounds=6, checkpoint=file, callbacks=[second])
+    assert seen == [None, None, 3, 3, 5, 6]
+    longer = run(catalog.make("exact", 3), Xs, rounds=8, checkpoint=file)
+    same_bits(longer, run(catalog.make("exact", 3), Xs, rounds=8))
+    assert len(whole.history) == 6
 
 
 def test_checkpoints_hold_no_pickle_and_a_damaged_one_is_named(Xs, tmp_path):

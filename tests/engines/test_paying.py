@@ -333,7 +333,7 @@ FORGED = {
     "a round more": (longer, "the checkpoint holds the results of 4 rounds, and 3 are charged"),
     "no numbers": (no_numbers, "expected finite numbers in a factor of shape"),
     "another shape": (other_shape, "expected finite numbers in a factor of shape"),
-    "no factor": (without, "expected a checkpoint, found something unreadable"),
+    "no factor": (without, "expected a checkpoint, found another file, or a damaged one"),
 }
 
 

@@ -27,6 +27,7 @@ from cofactor.types import CofactorError, Message
 ROWS = (30, 9, 2, 23, 1)
 IN_SUMS = {
     "exact": {"start": "moments"},
+    "exact-beta": {"start": "random"},
     "shared-own": {"start": "random"},
     **{name: {"sums": True} for name in NAMES if name.startswith("fnmf")},
     **{name: {"align": None} for name in ("felb", "falb", "asso", "grecond", "mebf", "zhang", "elbmf")},

@@ -17,7 +17,7 @@ ASYNCHRONOUS = ["asyn-sd", "asyn-ssd-v"]
 ONE_BY_ONE = [
     *ASYNCHRONOUS,
     *(name for name in NAMES if name.startswith("fnmf")),
-    *("fedavg", "fedprox", "fedmavg", "fedmgs", "syn-sd", "syn-ssd-v", "exact-beta"),
+    *("fedavg", "fedprox", "fedmavg", "fedmgs", "syn-sd", "syn-ssd-v"),
 ]
 """Methods whose server can merge a single message, made for it or not."""
 

@@ -129,7 +129,12 @@ def test_types_stay(method, given, found):
 def test_single_precision_is_double_precision(method):
     X = low_rank(seed=3)
     a, b = (model(method, rounds=10, tol=0).fit(X.astype(t)) for t in (np.float64, np.float32))
-    np.testing.assert_allclose(a.components_, b.components_, atol=5e-3)
+    P, Q = (f.transform(X) @ f.components_ for f in (a, b))
+    np.testing.assert_allclose(P, Q, atol=5e-3 * X.max())
+    if (
+        method != "oneshot"
+    ):  # which goes on as long as it sees a gain: of data of this rank the one sees more than the other
+        np.testing.assert_allclose(a.components_, b.components_, atol=5e-3)
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "hals"])  # the function takes blocks
@@ -184,7 +189,9 @@ def test_bad_parameters_have_words(options, words):
 @pytest.mark.parametrize("beta", BETAS)
 def test_the_objective_falls(beta):
     X = dense(seed=42) + 0.1
-    fitted = model("exact-beta", beta_loss=beta, rounds=30, tol=0, options={"momentum": False}).fit(X)
+    fitted = model("exact-beta", beta_loss=beta, rounds=30, tol=0, options={"momentum": False, "start": "random"}).fit(
+        X
+    )
     losses = [line.loss for line in fitted.history_]
     assert all(after <= before * (1 + 1e-9) + 1e-12 for before, after in itertools.pairwise(losses))
 

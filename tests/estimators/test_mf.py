@@ -371,6 +371,22 @@ def test_duplicates_are_refused_or_averaged():
         FederatedMF(1).fit(R)
 
 
+@pytest.mark.parametrize("form", [sparse.coo_matrix, sparse.coo_array])
+def test_duplicates_of_a_matrix_of_triples_are_not_added_up(form):
+    """As scipy does on the way to CSR: five stars and four were nine."""
+    R = form((np.array([5.0, 4.0, 3.0, 2.0]), (np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]))), shape=(2, 2))
+    with pytest.raises(DataError, match="user 0: expected one rating per item, found two of item 0"):
+        FederatedMF(1).fit(R)
+    once = sparse.csr_matrix(np.array([[4.5, 0.0], [3.0, 2.0]]))
+    model, like = (FederatedMF(1, duplicates="mean", random_state=0).fit(data) for data in (R, once))
+    np.testing.assert_allclose(model.factor_, like.factor_)
+    np.testing.assert_allclose(model.transform(R), like.transform(once))
+    told = model.predict([0, 0, 1, 1], [0, 0, 0, 1])
+    assert model.rmse(R) == pytest.approx(np.sqrt(np.mean((told - R.data) ** 2)))
+    with pytest.raises(DataError, match="found two of item 0"):
+        model.set_params(duplicates="error").transform(R)
+
+
 @pytest.mark.parametrize("bad", [6.0, 0.0, np.nan, np.inf])
 def test_ratings_outside_the_declared_range_are_named(bad):
     with pytest.raises(DataError, match=rf"user b: expected ratings in \[0.5, 5\], found {bad:g} for item y"):

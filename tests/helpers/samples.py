@@ -41,7 +41,7 @@ SAMPLES = {
     "union": Sample(("a.csv", "b.csv", "less.csv"), {"rank": 3, "rounds": 6, "features": "union"}),
     "averaged": Sample(REAL, {"rank": 3, "rounds": 4, "method": "fedavg"}),
     "boolean": Sample(BOOLEAN, {"rank": 3, "boolean": True}),
-    "swept": Sample(BOOLEAN, {"rank": 3, "method": "felb", "rounds": 8}),
+    "swept": Sample(BOOLEAN, {"rank": 3, "method": "felb", "rounds": 8, "options": {"sweeps": 3}}),
     "ratings": Sample(
         ("stars.csv",), {"rank": 2, "ratings": True, "users_as_clients": True, "rounds": 6, "holdout": "time"}
     ),

@@ -9,13 +9,13 @@ from tests.helpers.federation import blocks
 from tests.helpers.processes import BIN, launch
 
 from cofactor.engines import host
+from cofactor.engines.history import draws
 from cofactor.jobs import uploads
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.forget import CONTINUED, MERGED, forget
 from cofactor.jobs.inspect import audit
 from cofactor.jobs.job import fit
-from cofactor.method import rng
 from cofactor.types import CofactorError
 
 NAMES = ("alice", "bob", "carol", "dave")
@@ -40,7 +40,7 @@ def test_uploads_are_merged_anew(home, monkeypatch, method, client):
     fit(Config(files(home, *NAMES), 3, method=method), home / "run")
     folder = forget(home / "run", client)
     numbers = [NAMES.index(name) for name in others]
-    monkeypatch.setattr(host, "rng", lambda seed, j, t: rng(seed, numbers[j], t))
+    monkeypatch.setattr(host, "draws", lambda seed, j, t, **how: draws(seed, numbers[j], t, **how))
     alone = fit(Config(files(home, *others), 3, method=method), home / "alone")
     np.testing.assert_allclose(folder.factor()[0], alone.factor()[0], atol=1e-8)
     for name in others:

@@ -15,8 +15,10 @@ from tests.helpers.samples import SAMPLES, write
 from tests.helpers.teams import together
 
 from cofactor.engines.history import Round
+from cofactor.jobs import job as jobs
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.inspect import standing
 from cofactor.jobs.job import Job, fit, resume
 from cofactor.report.html import render
 from cofactor.types import CofactorError
@@ -90,7 +92,10 @@ def rounds_of(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_run_that_was_killed_in_any_stage_ends_like_the_whole(home: Path, name: str, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_in_any_stage_ends_like_the_whole(
+    home: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "PAUSE", 0.0)  # every round is written down, however short
     config = config_of(home, name, **LONG.get(name, {}))
     whole = fit(config, tmp_path / "whole")
     history = rounds_of(whole)
@@ -109,6 +114,19 @@ def test_a_run_that_was_killed_in_any_stage_ends_like_the_whole(home: Path, name
         assert cut.verify().ok
         if name != "stream":  # a stream has no checkpoint: it begins anew
             assert again == [line["round"] for line in history if line["round"] > t]
+
+
+def test_short_rounds_are_not_written_down_and_done_again(home: Path, tmp_path: Path) -> None:
+    config, again = config_of(home, "real"), []
+    with pytest.raises(Killed):
+        fit(config, tmp_path / "cut", callbacks=[kill_at(3)])
+    assert not list((tmp_path / "cut").glob("checkpoint*"))
+    assert "before a round was saved" in standing(RunFolder.open(tmp_path / "cut"))
+    cut = resume(tmp_path / "cut", callbacks=[lambda line, _: again.append(line.round)])
+    same_run(fit(config, tmp_path / "whole"), cut)
+    assert again == list(range(len(rounds_of(cut))))
+    assert cut.checkpoint.rounds() == len(again)  # the last one is
+    assert cut.verify().ok
 
 
 @pytest.mark.parametrize("name", ["real", "swept", "ratings"])

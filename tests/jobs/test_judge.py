@@ -238,6 +238,7 @@ def test_nothing_is_done_twice(home: Path, tmp_path: Path, monkeypatch: pytest.M
 
         monkeypatch.setattr(holder, name, call)
 
+    monkeypatch.setattr(jobs, "PAUSE", 0.0)
     counted(Alone, "__call__")
     counted(Brief, "__call__")
     counted(NonNegative, "check")

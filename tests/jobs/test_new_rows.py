@@ -56,6 +56,15 @@ def test_a_run_transforms_its_own_inputs(home: Path, case: str, tmp_path: Path) 
         assert error == pytest.approx(told["error"] if told else scores[line.client], rel=1e-5)
 
 
+def test_a_run_whose_arrays_are_damaged_says_which_file(home: Path, tmp_path: Path) -> None:
+    folder = fitted(home, "real", tmp_path / "run")
+    whole = folder.factor_file.read_bytes()
+    folder.factor_file.write_bytes(whole[: len(whole) // 2])
+    for read in (folder.factor, folder.public, lambda: transform(folder, Path(folder.inputs()[0].path))):
+        with pytest.raises(CofactorError, match=r"factor\.npz: expected .*, found another file, or a damaged one"):
+            read()
+
+
 def test_one_file_that_was_cut_is_transformed_as_a_whole(home: Path, tmp_path: Path) -> None:
     for name, more in (("blocks", {}), ("blocks", {"method": "exact"})):
         folder = fitted(home, name, tmp_path / f"{name}{len(more)}", **more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,15 @@ def test_columns_are_left_out_of_every_format(tmp_path: Path, suffix: str) -> No
     np.testing.assert_array_equal(dense(found.data[0]), frame[["x", "y"]])
     with pytest.raises(CofactorError, match=r"a\..*: expected a .*'idx'"):
         read(Config([str(file)], 2, leave_out="id, idx"), Place())
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_file_of_two_names_is_one_file(tmp_path: Path, link: Any) -> None:
+    np.save(tmp_path / "a.npy", np.ones((6, 3)))
+    link(tmp_path / "a.npy", tmp_path / "b.npy")
+    files = [str(tmp_path / name) for name in ("a.npy", "b.npy")]
+    with pytest.raises(PrivacyError, match=r"a.npy: expected each file once, found it again"):
+        read(Config(files, rank=1, epsilon=1.0, delta=1e-6), Place())
 
 
 def test_a_file_that_is_given_twice_is_told_and_in_a_private_run_refused(tmp_path: Path) -> None:

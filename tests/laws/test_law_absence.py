@@ -5,12 +5,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import sparse
 from tests.helpers.methods import KIND, NAMES, case, play, same_bits
 
 from cofactor import metrics, run
 from cofactor.data import synthetic
-from cofactor.engines import host, inline
+from cofactor.engines import inline
 from cofactor.engines.over import in_order
+from cofactor.local import batches
+from cofactor.local.symmetric import triangle
 from cofactor.method import SERVER
 from cofactor.method import rng as address
 from cofactor.methods import catalog
@@ -115,7 +118,7 @@ def test_running_sums_are_the_sums_of_everybodys_last_statistics(planted):
             messages.append(message)
         shared = method.aggregate(shared, messages, t)
     W, X = np.vstack([s.codes for s in states]), np.vstack(planted)
-    np.testing.assert_allclose(shared.memory["gram"][0], W.T @ W, rtol=1e-9)
+    np.testing.assert_allclose(shared.memory["gram"][0], triangle(W.T @ W), rtol=1e-9)
     np.testing.assert_allclose(shared.memory["cross"].T, W.T @ X, rtol=1e-9, atol=1e-12)
     assert shared.memory["square"] == pytest.approx(np.sum(X**2))
     assert shared.loss == pytest.approx(0.5 * np.sum((X - W @ shared.memory["factor"]) ** 2), rel=1e-9)
@@ -142,7 +145,7 @@ def test_batched_tiny_clients_equal_the_same_clients_alone(start, share, tiny_cl
         return run(method, tiny_clients, rounds=12, seed=3, participation=share)
 
     batched = go()
-    monkeypatch.setattr(host, "TINY_ROWS", 0)
+    monkeypatch.setattr(batches, "SMALL", 0)
     alone = go()
     np.testing.assert_allclose([r.loss for r in batched.history], [r.loss for r in alone.history], rtol=1e-10)
     np.testing.assert_allclose(batched.factor, alone.factor, atol=1e-10)
@@ -159,6 +162,19 @@ def test_tiny_clients_are_really_batched(tiny_clients):
         answers = session.round(shared.broadcast(), 0, np.arange(11))
     assert [list(answer.clients) for answer in answers] == [[0, 1, 3, 4, 6, 7, 8, 9], [2], [5], [10]]
     assert [answer.message.weight for answer in answers] == [33, 20, 30, 12]
+
+
+@pytest.mark.parametrize(
+    ("sparse_ones", "expected"),
+    [(0, [[0, 1, 3, 4], [2], [5], [6, 7, 8, 9], [10]]), (4, [[0, 1, 3], [2], [4], [5], [6, 7, 8, 9], [10]])],
+)
+def test_batches_are_of_one_layout_and_of_bounded_size(sparse_ones, expected, tiny_clients, monkeypatch):
+    monkeypatch.setattr(batches, "BATCH", 15 * 16)
+    Xs = [sparse.csr_matrix(X + 1) if j < sparse_ones else X for j, X in enumerate(tiny_clients)]
+    method = catalog.make("exact", 4, start="random")
+    with inline.Inline(1).open(method, Xs, Plan()) as session:
+        answers = session.round(method.start(15, address(0, SERVER, -1)).broadcast(), 0, np.arange(11))
+    assert [list(answer.clients) for answer in answers] == expected
 
 
 def test_under_masks_every_tiny_client_answers_for_itself(tiny_clients):
@@ -178,7 +194,7 @@ def test_stacking_tiny_clients_changes_no_run(name, share, monkeypatch):
     _, method, Xs = case(name, rows=rows, **options)
     plan = {"rounds": 6, "seed": 3, "participation": share}
     batched = run(method, Xs, **plan)
-    monkeypatch.setattr(host, "TINY_ROWS", 0)
+    monkeypatch.setattr(batches, "SMALL", 0)
     alone = run(method, Xs, **plan)
     np.testing.assert_allclose(batched.factor, alone.factor, atol=1e-9)
     for field in ("round", "bytes_up", "bytes_down", "participants", "stage"):

@@ -43,6 +43,7 @@ VARIANTS = {
     "exact, svd start": variant("exact", start="svd"),
     "exact, plain": variant("exact", start="random", momentum=0.0),
     "exact, changes": variant("exact", partial=True),
+    "exact-beta, random start": variant("exact-beta", start="random"),
     "exact-als, changes": variant("exact-als", partial=True),
     "k-means, changes": variant("k-means", partial=True),
     "boolean-exact, changes": variant("boolean-exact", rounds=4, sweeps=2, partial=True),
@@ -189,7 +190,7 @@ def test_methods_that_promise_sums():
     single = {"exact", "exact, changes", "oneshot", "oneshot, larger local rank", "oneshot-lap", "boolean-oneshot"}
     single |= {"fnmf-lap", "fnmf-lap-rho", "fnmf-sinkhorn", "fnmf-sinkhorn-rho", "fnmf-knn"}
     single |= {"felb", "falb", "asso", "grecond", "mebf", "zhang", "elbmf", "felb, every", "felb, paper noise"}
-    single |= {"k-means", "k-means, changes", "simplex", "shared-own", "consensus"}
+    single |= {"k-means", "k-means, changes", "simplex", "shared-own", "consensus", "exact-beta"}
     single |= {f"{name}, swept" for name in catalog.names("boolean") if name != "boolean-exact"}
     assert {name for name, c in VARIANTS.items() if not c.method.traits.additive} == single
 
@@ -235,12 +236,12 @@ def test_methods_whose_messages_add_up_over_rows():
     """A round of a client's own (a factorization, seeds) comes before, and noise is every client's own."""
     rounds = {name: VARIANTS[name].method.traits.rowwise for name in VARIANTS}
     assert {name for name, r in rounds.items() if r == 0} == {
-        *("exact, random start", "exact, plain", "fedmgs", "exact-beta", "exact-gaps"),
+        *("exact, random start", "exact, plain", "fedmgs", "exact-beta, random start", "exact-gaps"),
         *("exact-als", "masked-fedmavg", "exact-als, changes"),
         *("boolean-exact", "boolean-exact, swept", "boolean-exact, changes"),
     }
     later = {"exact": 1, "exact, changes": 1, "exact, svd start": 2, "exact, moments start": 2, "exact, lap start": 3}
-    later |= {"k-means": 1, "k-means, changes": 1}
+    later |= {"exact-beta": 1, "k-means": 1, "k-means, changes": 1}
     later |= {f"{name}, swept": 1 for name in ("boolean-oneshot", "asso", "grecond", "mebf", "zhang", "elbmf")}
     later |= {"felb, swept": 48, "falb, swept": 48, "felb, sums": 2}
     assert {name: r for name, r in rounds.items() if r} == later

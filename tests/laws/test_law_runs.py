@@ -85,7 +85,7 @@ def test_workers_agree_to_the_bit_when_blas_has_threads(name):
     same_bits(one, two)
 
 
-DRAWS_NOTHING = {"asso", "grecond", "mebf", "exact", "oneshot", "consensus", "shared-own"}
+DRAWS_NOTHING = {"asso", "grecond", "mebf", "exact", "oneshot", "consensus", "shared-own", "exact-beta"}
 """Boolean factorizers that search in a fixed order, and starts that draw the same in every run: no seed is asked."""
 
 

@@ -7,6 +7,7 @@ from threadpoolctl import ThreadpoolController
 
 from cofactor.local import arrays
 from cofactor.local import threads as module
+from cofactor.local.kernels import descent
 from cofactor.local.threads import lend, over_rows
 from cofactor.local.updates import HALS
 from cofactor.types import Stats
@@ -53,6 +54,9 @@ def _works(dtype):
     yield "codes", lambda: arrays.times_factor(X, H)
     yield "factor", lambda: arrays.times_codes(X, W)
     yield "codes of CSC", lambda: arrays.times_factor(X.tocsc(), H)
+    yield "turned", lambda: arrays.contiguous(H.T)
+    new, old = rng.uniform(size=(2, 700, 100)).astype(dtype)
+    yield "ahead", lambda: descent.extrapolate(new, old, 0.5)
     skewed = X @ sparse.diags_array((np.arange(300) < 9).astype(dtype))
     skewed.eliminate_zeros()
     yield "factor, few columns", lambda: arrays.times_codes(skewed, W)
@@ -100,3 +104,17 @@ def test_blas_has_one_thread_where_ours_are_lent():
         with lend(count):
             assert counts() == {1}
     assert counts() == before
+
+
+@pytest.mark.parametrize(("threads", "ahead"), [(1, 1), (2, 4)])
+def test_no_more_items_are_taken_than_may_be_ahead(threads, ahead):
+    taken = []
+
+    def items():
+        for i in range(20):
+            taken.append(i)
+            yield i
+
+    for done, out in enumerate(module.in_turn(lambda i: i * i, items(), threads, ahead)):
+        assert out == done * done
+        assert len(taken) == min(done + ahead + 1, 20)

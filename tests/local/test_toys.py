@@ -20,13 +20,14 @@ def problem(rng):
 def test_sweeps_are_those_of_the_compiled_kernel(problem, tol):
     F, gram, cross = problem
     assert toys.is_toy(*F.shape)
-    found, expected = F.copy(), F.copy()
+    expected, before = F.copy(), F.copy()
     if tol:
-        cpu.hals_solve(found, gram, cross, 50, tol)
+        found = cpu.hals_solve(F, gram, cross, 50, tol)
         cpu._solve_rows(expected, gram, cross, 50, tol, 0, len(F))
     else:
-        cpu.hals_sweeps(found, gram, cross, 5)
-        cpu._sweep_rows(expected, gram, cross, 5, 0, len(F), cpu.NARROW)
+        found = cpu.hals_sweeps(F, gram, cross, 5)
+        cpu._sweep_rows(expected, F, gram, cross, 5, 0, len(F), cpu.NARROW)
+    np.testing.assert_array_equal(F, before)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(found[:, 1], F[:, 1])
 
@@ -48,18 +49,19 @@ def test_no_bit_of_a_row_depends_on_the_width_of_blocks(rng, dtype):
     n = cpu.MANY + 3
     F, B = rng.random((n, 7)).astype(dtype), rng.random((7, 12)).astype(dtype)
     gram, cross = B @ B.T, rng.random((n, 12)).astype(dtype) @ B.T
-    broad, narrow, few = F.copy(), F.copy(), F[5:40].copy()
-    cpu.hals_sweeps(broad, gram, cross, 3)
-    cpu._sweep_rows(narrow, gram, cross, 3, 0, n, cpu.NARROW)
-    cpu.hals_sweeps(few, gram, cross[5:40], 3)
+    broad, narrow = cpu.hals_sweeps(F, gram, cross, 3), np.empty_like(F)
+    cpu._sweep_rows(narrow, F, gram, cross, 3, 0, n, cpu.NARROW)
     np.testing.assert_array_equal(broad, narrow)
-    np.testing.assert_array_equal(few, broad[5:40])
+    np.testing.assert_array_equal(cpu.hals_sweeps(F[5:40], gram, cross[5:40], 3), broad[5:40])
+    np.testing.assert_array_equal(cpu.hals_sweeps(np.asfortranarray(F), gram, cross, 3), broad)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_extrapolation_has_the_bits_of_the_compiled_kernel(rng, dtype):
     new, old = rng.random((2, 40, 5)).astype(dtype)
-    np.testing.assert_array_equal(cpu.extrapolate(new, old, 0.7), cpu._extrapolate(new, old, 0.7))
+    found = np.empty_like(new)
+    cpu._extrapolate(found, new, old, dtype(0.7), 0, len(new))
+    np.testing.assert_array_equal(cpu.extrapolate(new, old, 0.7), found)
 
 
 def test_a_toy_waits_for_nobody():

@@ -7,8 +7,9 @@ from cofactor import run
 from cofactor.combine import summaries
 from cofactor.local import unions
 from cofactor.local.refit import refit
+from cofactor.local.stacked import Stacked, stacked
 from cofactor.local.stats import squares
-from cofactor.local.unions import Descent, Stacked, search
+from cofactor.local.unions import Descent, search
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 
@@ -37,7 +38,7 @@ def missed(Xs, H):
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_drawn_codes_are_non_negative_and_have_the_grams(union, count):
-    held = summaries.stacked(union)
+    held = stacked(union)
     rows, V = held.drawn(count, np.random.default_rng(0))
     assert V.shape == (6, 6 * count, 6)
     assert V.min() >= 0
@@ -50,14 +51,14 @@ def test_drawn_codes_are_non_negative_and_have_the_grams(union, count):
 def test_drawn_rows_of_empty_and_padded_summaries_are_zero(union):
     few = summaries.summarize(np.ones((3, 2)), union[0].factor[:2], square=10.0)
     nothing = summaries.Summary(union[0].factor, np.zeros((6, 6)), 1.0, 0.0)
-    rows, V = summaries.stacked([union[0], few, nothing]).drawn(4, np.random.default_rng(0))
+    rows, V = stacked([union[0], few, nothing]).drawn(4, np.random.default_rng(0))
     assert np.isfinite(V).all()
     assert not V[1, :, 2:].any()
     assert not rows.factors[2].any()
 
 
 def test_free_codes_start_where_the_others_ended_and_only_go_down(union):
-    held = summaries.stacked(union)
+    held = stacked(union)
     cone = Descent(held, np.random.default_rng(0).uniform(size=(5, 30))).advance(40)
     free = cone.freed(4, np.random.default_rng(0))
     before = free.codes(0)
@@ -102,7 +103,7 @@ def test_a_search_gets_out_of_a_minimum_in_which_one_component_is_two_and_two_ar
 
 
 def test_a_run_in_which_nothing_pays_stays_as_it_is(union):
-    best = Descent(summaries.stacked(union), np.random.default_rng(0).uniform(size=(1, 30))).advance(60)
+    best = Descent(stacked(union), np.random.default_rng(0).uniform(size=(1, 30))).advance(60)
     assert unions._renewed(best, 6) is best
 
 
@@ -111,10 +112,10 @@ def test_a_start_is_searched_briefly_and_ends_near_the_thorough_one(union, monke
     taken = []
     codes = Descent.codes
     monkeypatch.setattr(Descent, "codes", lambda run, sweeps: taken.append(1) or codes(run, sweeps))
-    held, losses, counts = summaries.stacked(union), [], []
+    losses, counts = [], []
     for iterations in (200, 0):
-        found = search(held, 5, seed=0, restarts=24, iterations=iterations)
+        found = search(union, 5, seed=0, restarts=24, iterations=iterations)
         counts.append(len(taken))
-        losses.append(summaries.loss(union, found.factor) + held.rest)
+        losses.append(summaries.loss(union, found.factor) + stacked(union).rest)
     assert counts[1] - counts[0] < 0.8 * counts[0]
     assert losses[1] <= 1.05 * losses[0]

@@ -1,5 +1,7 @@
 """Beta-divergences over clients: scikit-learn's multiplicative updates on the pooled rows, from sums."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,10 +11,12 @@ from tests.helpers.methods import play
 from cofactor.engines.loop import run
 from cofactor.local import divergence
 from cofactor.local.penalties import Penalty
+from cofactor.local.stats import normalize
 from cofactor.method import SERVER, rng
 from cofactor.methods import beta as module
 from cofactor.methods import catalog
 from cofactor.methods.beta import Divergence
+from cofactor.methods.build import Facts, build
 from cofactor.plan import ByShare, Plan
 from cofactor.types import CofactorError
 
@@ -46,8 +50,10 @@ def test_it_is_scikit_learn_on_the_pooled_rows(clients, beta, penalty, monkeypat
 
 def test_clients_are_one_client(clients):
     for form in (np.asarray, sparse.csr_matrix):
-        apart = run(catalog.make("exact-beta", 4), [form(X) for X in clients], rounds=30, seed=1)
-        whole = run(catalog.make("exact-beta", 4), [form(np.vstack(clients))], rounds=30, seed=1)
+        apart, whole = (
+            run(catalog.make("exact-beta", 4, start="random"), Xs, rounds=30, seed=1)
+            for Xs in ([form(X) for X in clients], [form(np.vstack(clients))])
+        )
         np.testing.assert_allclose(apart.factor, whole.factor, rtol=1e-7, atol=1e-9)
 
 
@@ -95,7 +101,7 @@ def test_gaps_say_nothing(clients):
         np.testing.assert_allclose(found.factor, whole.factor, rtol=1e-6, atol=1e-8)
         plain, gapped = (
             run(catalog.make(name, 4, beta=beta, **one), clients, rounds=20, seed=1).factor
-            for name, one in (("exact-beta", {}), ("exact-gaps", {"starts": 1}))
+            for name, one in (("exact-beta", {"start": "random"}), ("exact-gaps", {"starts": 1}))
         )
         np.testing.assert_allclose(plain, gapped, rtol=1e-9, atol=1e-12)
 
@@ -111,6 +117,32 @@ def test_features_that_nobody_observed_are_told(clients, plan):
     assert not found.factor[:, 5].any()
     assert found.factor[:, 2].any()
     assert run(catalog.make("exact-beta", 3), clients, Plan(3)).unobserved == ()
+
+
+def test_topics_of_single_clients_are_found_by_every_seed():
+    """From random starts five of six runs ended 9 to 17 % higher, with two topics in one."""
+    draw = np.random.default_rng(0)
+    topics, Xs = draw.dirichlet(np.full(300, 0.05), size=12), []
+    for j in range(8):
+        shares = draw.dirichlet(np.full(5, 0.3), size=40)
+        words = [draw.multinomial(120, p) for p in shares @ topics[[0, 1, 2, 3, 4 + j]]]
+        Xs.append(np.array(words, dtype=float))
+    found = [run(catalog.make("exact-beta", 12), Xs, Plan(stop=1e-4, seed=s)).factor for s in range(2)]
+    cosines = (normalize(topics) @ found[0].T).max(axis=1)
+    assert cosines.min() > 0.95
+    np.testing.assert_array_equal(*found)
+    secure, _ = build("exact-beta", 12, Plan(secure=True), Facts(8, 300, 320))
+    assert secure.traits.additive
+
+
+@pytest.mark.parametrize("share", [0.25, 0.1])
+def test_with_absent_clients_it_begins_at_random(clients, share):
+    """What a few clients' summaries lack came back slowly, or as numbers out of range."""
+    some = [
+        run(catalog.make("exact-beta", 3, start=start), clients, Plan(30, participation=share)).factor
+        for start in ("summaries", "random")
+    ]
+    np.testing.assert_array_equal(*some)
 
 
 def test_the_best_of_some_starts_goes_on():
@@ -155,3 +187,20 @@ def test_a_draw_by_share_estimates_the_sum_over_all():
         models = [W @ found.factor for W in found.codes]
         losses.append(sum(divergence.divergence(X, Y, 1) for X, Y in zip(Xs, models, strict=True)))
     assert losses[1] < 1.5 * losses[0]
+
+
+@pytest.mark.parametrize("name", ["exact-beta", "shared-own"])
+def test_changes_leave_no_rest_of_what_is_gone(clients, name):
+    """Changes that are rounded add up to what a client has now, however large what it had before was."""
+    X = clients[0].astype(np.float32)
+    method = replace(catalog.make(name, 4, start="random"), changes=True)
+    shared = method.start(20, rng(0, SERVER, -1))
+    local, told = method.join(X, shared, 0, rng(0, 0, -1)), {}
+    for t, size in enumerate((1.0, 1e-5, 1.0, 1.0, 1.0)):  # of a factor that is smaller codes are larger
+        factor = (shared.factor * size).astype(np.float32)
+        local, message = method.step(X, shared._replace(factor=factor), local, t, rng(0, 0, t))
+        told = {array: told.get(array, 0.0) + a.astype(np.float64) for array, a in message.arrays.items()}
+    fresh = replace(method, changes=False).step(X, shared._replace(factor=factor), local, 5, rng(0, 0, 5))[1]
+    again = method.step(X, shared._replace(factor=factor), local, 5, rng(0, 0, 5))[1]
+    for array, a in fresh.arrays.items():
+        np.testing.assert_allclose(told[array] + again.arrays[array], a, rtol=1e-5, atol=1e-5 * np.max(np.abs(a)))

@@ -9,8 +9,8 @@ from scipy import sparse
 
 from cofactor import boolean, run
 from cofactor.data import synthetic
-from cofactor.engines import host
 from cofactor.engines.inline import Inline
+from cofactor.local import batches
 from cofactor.methods import catalog
 from cofactor.methods.boolean_sweeps import Sweeps, Trial
 from cofactor.types import DataError
@@ -70,7 +70,7 @@ def test_sweeps_of_batched_tiny_clients_equal_the_same_clients_alone(name, parti
     rows = [X[i : i + 3] for X in clients for i in range(0, len(X), 3)]
     plan = {"rounds": 8, "seed": 2, "participation": participation}
     batched = run(VARIANTS[name], rows, **plan)
-    monkeypatch.setattr(host, "TINY_ROWS", 0)
+    monkeypatch.setattr(batches, "SMALL", 0)
     alone = run(VARIANTS[name], rows, **plan)
     np.testing.assert_array_equal(batched.factor, alone.factor)
 
@@ -207,3 +207,19 @@ def test_more_components_are_never_worse_on_sparse_data():
         few, many = (boolean.loss(X, np.vstack(r.codes), r.factor) for r in found)
         assert many < few
         assert np.vstack(found[1].codes).any(axis=0).mean() > 0.9
+
+
+def test_drift_is_by_place_once_components_are_no_longer_matched():
+    """To match them for the drift alone would take as long as a client's products."""
+    method = catalog.make("felb", 3)
+    H = np.eye(3, 6, dtype=np.float32)
+    shared = method.start(6, np.random.default_rng(0), H)
+
+    def sent(factor):
+        W = np.ones((4, 3), np.float32)
+        message = method.aggregator.message(W, factor)
+        return message._replace(arrays={**message.arrays, "loss": np.float64(0)})
+
+    apart = [method.aggregate(shared, [sent(H), sent(H[::-1].copy())], t).drift for t in (0, 2)]
+    assert apart[0] < 0.1
+    assert apart[1] > 1

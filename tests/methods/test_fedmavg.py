@@ -216,9 +216,17 @@ def test_draw_by_share_is_refused_where_sums_are_not_enough(skewed):
         run(catalog.make("fedmavg", 3), skewed[0][:3], participation=ByShare(0))
 
 
-def test_clients_drawn_unequally_often_in_a_batch_are_refused(skewed):
-    with pytest.raises(CofactorError, match="drawn equally often"):
-        run(catalog.make("fedmgs", 3), list(skewed[0][0][:, None, :]), participation=ByShare(30), rounds=3)
+def test_small_clients_drawn_unequally_often_count_as_often_each(skewed):
+    """No batch is made of clients whose messages are weighed one by one."""
+    Xs, seen = list(skewed[0][0][:, None, :]), []
+    run(
+        catalog.make("fedmgs", 3),
+        Xs,
+        participation=ByShare(30),
+        rounds=3,
+        watch=lambda t, answers: seen.extend(len(a.clients) for a in answers),
+    )
+    assert set(seen) == {1}
 
 
 def test_total_of_messages_is_enough(skewed):

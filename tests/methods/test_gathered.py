@@ -5,12 +5,12 @@ import pytest
 
 from cofactor import FederatedBMF, boolean, run
 from cofactor.data import synthetic
-from cofactor.engines import host
 from cofactor.engines.checkpoint import Checkpoint
+from cofactor.local import batches
 from cofactor.methods import catalog
-from cofactor.methods.boolean_sweeps import Sweeps
+from cofactor.methods.boolean_sweeps import Sweeps, lengths
 from cofactor.methods.build import Facts, build
-from cofactor.methods.gathered import Gathered
+from cofactor.methods.gathered import Gathered, turn_of
 from cofactor.plan import Plan
 from cofactor.privacy import Privacy
 from cofactor.types import CofactorError
@@ -91,7 +91,7 @@ def test_tiny_clients_in_one_batch_are_heard_one_by_one(planted, monkeypatch):
     Xs, start = np.array_split(np.vstack(planted[0]), 80), planted[1]
     method = Gathered(Sweeps(5, 3), 10)
     batched = run(method, Xs, start=start, participation=0.3)
-    monkeypatch.setattr(host, "TINY_ROWS", 0)
+    monkeypatch.setattr(batches, "SMALL", 0)
     alone = run(method, Xs, start=start, participation=0.3)
     np.testing.assert_array_equal(batched.factor, alone.factor)
     np.testing.assert_array_equal([r.loss for r in batched.history], [r.loss for r in alone.history])
@@ -125,6 +125,25 @@ def test_schedules_are_longer_by_the_share_unless_rounds_are_asked_for_or_paid()
     assert rounds("boolean-oneshot", Plan(3, participation=SHARE), sweeps=3) == 5  # of which three are run, as ever
     private = Privacy(1.0, 1e-6, unit="client", insecure_seed=1)
     assert rounds("felb", Plan(privacy=private, participation=SHARE)) == 50
+
+
+@pytest.mark.parametrize("sweeps", [1, 3, 10, 40])
+@pytest.mark.parametrize(("rounds", "share"), [(200, 0.25), (500, 0.1), (60, 0.25), (44, 0.5)])
+def test_sweeps_after_a_schedule_are_rather_few_than_of_some_of_the_clients(rounds, share, sweeps):
+    own, count, turn = lengths(rounds, sweeps, share)
+    assert own == rounds - count * turn >= rounds // 2
+    assert turn == turn_of(share)
+    assert 1 <= count <= sweeps
+
+
+def test_schedules_have_more_sweeps_than_uploads_unless_their_number_is_asked_for():
+    for name in ("boolean-oneshot", "asso"):
+        assert catalog.make(name, 3, sweeps=None) == catalog.make(name, 3, sweeps=3)
+    for name in ("boolean-exact", "felb", "falb"):
+        assert catalog.make(name, 3, sweeps=None) == catalog.make(name, 3, sweeps=10)
+        assert catalog.make(name, 3, sweeps=None, rounds=10) == catalog.make(name, 3, sweeps=2, rounds=10)
+    model = FederatedBMF(3, method="boolean-exact", random_state=0).fit(synthetic.tiles(60, 20, 3).X)
+    assert model.history_[40].loss == round(2 * model.history_[40].loss) / 2  # half the errors, in a sweep
 
 
 @pytest.mark.parametrize("share", [0.0, 1.5, float("nan")])

@@ -44,6 +44,17 @@ def test_rounding_is_settled_where_floats_end():
     assert set(np.unique(wide & 1)) == {0, 1}
 
 
+def test_many_draws_are_independent_blocks():
+    # of more than a block: nothing is drawn twice, and the law is that of one block
+    many = samplers.rounded_gaussian(1e9, 3 * samplers.BLOCK + 5, Source(seed=bytes(range(32))))
+    blocks = [many[i : i + samplers.BLOCK] for i in range(0, many.size, samplers.BLOCK)]
+    assert [block.size for block in blocks] == [samplers.BLOCK] * 3 + [5]
+    assert np.unique(many).size > 0.999 * many.size
+    assert np.abs(np.corrcoef(blocks[:3]) - np.eye(3)).max() < 0.02
+    assert stats.kstest(many / 1e9, "norm").pvalue > 1e-4
+    assert samplers.rounded_gaussian(1.0, 0, Source()).shape == (0,)
+
+
 def test_secure_source_by_default():
     assert Source().secure
     assert not Source(insecure_seed=0).secure

@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 
 from cofactor import ratings, run
-from cofactor.engines import host
 from cofactor.engines.contract import check_message
+from cofactor.local import batches
 from cofactor.method import SERVER, rng, total
 from cofactor.methods import catalog
 from cofactor.types import CofactorError
@@ -128,7 +128,7 @@ def test_batched_rows_equal_the_same_clients_alone(name, share, R, monkeypatch):
         return run(catalog.make(name, 2), rows_of(R), rounds=6, seed=3, participation=share)
 
     batched = go()
-    monkeypatch.setattr(host, "TINY_ROWS", 0)
+    monkeypatch.setattr(batches, "SMALL", 0)
     alone = go()
     np.testing.assert_allclose(batched.factor, alone.factor, atol=1e-9)
     assert [r.bytes_up for r in batched.history] == [r.bytes_up for r in alone.history]

@@ -199,3 +199,18 @@ def test_a_rare_component_that_a_small_client_finds_alone_is_found():
     told = passports(Xs, found.factor, found.codes, seeds=1)
     assert min(p.cosines[2] for p in told) > least - 0.1
     assert min(p.client_shares[2] for p in told) < 0.1 / 5
+
+
+def test_what_many_rows_show_alone_does_not_depend_on_their_size():
+    """It is found in single precision, which has no room for squares of 1e30."""
+    rng = np.random.default_rng(0)
+    H = rng.gamma(0.4, size=(3, 12))
+    X = rng.gamma(0.5, size=(4500, 3)) @ H
+    one, large = (describe(X * size, H, codes=np.ones((4500, 3)), address=(0, 0))[1] for size in (1.0, 2.0**100))
+    assert one.drawn is not None
+    assert len(one.codes) < 3000
+    assert one.factor.dtype == X.dtype
+    np.testing.assert_allclose(one.factor, large.factor, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(one.codes, large.codes / 2.0**100, rtol=1e-6, atol=1e-9)
+    rest = one.drawn.data(X) - one.codes @ one.factor
+    assert np.linalg.norm(rest) < 1e-2 * np.linalg.norm(X)

@@ -120,8 +120,9 @@ def budget(found: Spending) -> Audit:
 
 def mechanism(method: Any, *, seed: int = 0) -> Iterator[Audit]:
     """Audit a private method's own clipping and noise in every kind of round."""
-    unit = method.allowance.privacy.unit
-    mu, epsilon = f"mu of one {unit}", f"epsilon of one {unit} at delta {worst_case.DELTA:g}"
+    unit, parts = method.allowance.privacy.unit, method.allowance.parts.least
+    alone = f" in one client's message, with 1/{parts:g} of the noise of a sum" if parts > 1 else ""
+    mu, epsilon = f"mu of one {unit}{alone}", f"epsilon of one {unit}{alone} at delta {worst_case.DELTA:g}"
     for t in worst_case.kinds(method):
         for moved in sensitivity(method, t, seed=seed):
             text = f"one {unit} moves it by {moved.share:.4f} of its bound at most ({moved.by})"

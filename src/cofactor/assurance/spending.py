@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from cofactor.assurance import ledger
 from cofactor.privacy.accountant import Spend, spend
-from cofactor.privacy.charges import Costs
-from cofactor.records import PrivacyRecord
+from cofactor.privacy.charges import Costs, costs_from
+from cofactor.records import Evaluation, PrivacyRecord, decode, load
 
+TOTAL = "privacy.json"
 NONE = "no finite epsilon: releases without noise"
 
 
@@ -37,3 +41,28 @@ def spending(charged: Sequence[Costs], budget: PrivacyRecord | None, rounds: int
         return Spending(0, replace(budget, epsilon=0.0, text="nothing yet"), budget)
     costs = [cost for paid in charged for cost in paid.values()]
     return Spending(len(charged), record(spend(costs, budget.delta)), budget)
+
+
+def untrue(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Say which results of a run whose ledger holds tell another total than its charges, or its budget, come to.
+
+    Lines and manifest are signed, what tells of them is not. A client of a federation tells the budget.
+    """
+    if manifest.get("privacy") is None or not (folder / "evaluation.json").exists():  # which is written last
+        return []
+    budget = decode(PrivacyRecord, manifest["privacy"], "manifest.json")
+    paid = {line.entry["round"]: line.entry["costs"] for line in ledger.read(folder / ledger.CHARGES, ledger.CHARGES)}
+    spent = spending([costs_from(costs, ledger.CHARGES) for costs in paid.values()], budget).spent
+    whole = load(PrivacyRecord, folder / TOTAL) if (folder / TOTAL).exists() else None
+    told = {TOTAL: whole, "evaluation.json": load(Evaluation, folder / "evaluation.json").privacy}
+    return [
+        f"{name}: expected the total of what was charged, {spent.text}, found another one, or none: it was changed"
+        for name, total in told.items()
+        if total is None or not (_same(total, spent) or total == budget)
+    ]
+
+
+def _same(told: PrivacyRecord, spent: PrivacyRecord) -> bool:
+    """Whether totals are the same, epsilons up to rounding: they may have been added up in another order."""
+    a, b = (math.inf if one.epsilon is None else one.epsilon for one in (told, spent))
+    return math.isclose(a, b, rel_tol=1e-9) and replace(told, epsilon=None) == replace(spent, epsilon=None)

@@ -210,14 +210,17 @@ def report(
 
 
 @app.command()
-def methods(json: Json = False) -> None:
-    """List the methods by name, with what each one sends.
+def methods(
+    names: Annotated[list[str] | None, typer.Argument(help="Only these, with their options.", metavar="NAME")] = None,
+    json: Json = False,
+) -> None:
+    """List the methods by name, with what each one sends; of those that are named, their options, too.
 
-    Example: cofactor methods
+    Example: cofactor methods exact
     """
     from cofactor.cli.methods import show_methods
 
-    show_methods(as_json=json)
+    show_methods(names or (), as_json=json)
 
 
 @app.command()

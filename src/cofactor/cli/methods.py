@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Sequence
 
 from cofactor import kinds
 from cofactor.cli.console import Console
@@ -45,9 +46,17 @@ def describe(name: str) -> dict[str, str]:
     }
 
 
-def show_methods(*, as_json: bool = False) -> None:
-    """Print the catalog: under a heading for each kind of data, a few lines for each method."""
-    rows = [describe(name) for kind in catalog.KINDS for name in catalog.names(kind)]
+def options(name: str) -> str:
+    """Return what ``--option`` may say of a method, with its defaults."""
+    entry = catalog.find(name)
+    return ", ".join(f"{option}={json.dumps(entry.default(option), default=str)}" for option in entry.options)
+
+
+def show_methods(names: Sequence[str] = (), *, as_json: bool = False) -> None:
+    """Print the catalog: under a heading for each kind of data, a few lines for each method; of some, their options."""
+    rows = [describe(name) for name in names or [n for kind in catalog.KINDS for n in catalog.names(kind)]]
+    if names:
+        rows = [row | {"options": options(row["name"])} for row in rows]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -66,6 +75,8 @@ def lines(row: dict[str, str], width: int) -> list[str]:
     sums = "" if row["only the sum of"] == "-" else f" (only summed: {row['only the sum of']})"
     whose = "Ours" if row["paper"] == "ours" else row["paper"]
     texts = [row["what"], f"{rounds}; sends {row['sends']}{sums}. {whose}."]
+    if row.get("options"):
+        texts.append(f"Options (--option NAME=VALUE): {row['options']}.")
     indent = " " * (NAME + 1)
     found = [line for text in texts for line in textwrap.wrap(text, max(width - len(indent), 20))]
     return [f"{row['name']:{NAME}s} {found[0]}", *(f"{indent}{line}" for line in found[1:])]

@@ -92,7 +92,7 @@ def spend(run: LedgerPath, json: Json = False) -> None:
         print(jsonlib.dumps({"rounds": found.rounds, **vars(found.spent), "budget": budget}, indent=1))
         return
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"spent in {found.rounds} rounds: {found.spent.text}")
+    console.print(f"spent in {found.rounds} round{'' if found.rounds == 1 else 's'}: {found.spent.text}")
     if found.budget:
         console.print(f"budget: {found.budget.text}")
     if not found.spent.private:

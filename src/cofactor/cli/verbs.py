@@ -269,7 +269,7 @@ def passports(run: Path, *, as_json: bool) -> None:
             f"{run}: has no passports: they compare components with those of clients alone, which only runs on "
             "non-negative numbers have that are not private, not under masks and not too large."
         )
-    found = records.load_all(Passport, file)
+    found = records.load(list[Passport], file)
     if as_json:
         print(json.dumps(records.plain(found), indent=1))
         return

@@ -9,6 +9,7 @@ import numpy as np
 from cofactor.combine import summaries
 from cofactor.combine.barycenter import Barycenter
 from cofactor.combine.consensus import DENSITY
+from cofactor.local.stacked import Summary
 from cofactor.local.stats import normalize
 from cofactor.local.unions import DRAWN
 from cofactor.method import total
@@ -189,9 +190,9 @@ class Agreed:
         return self.search(messages).factor.astype(factors(messages)[0].dtype)
 
 
-def _union(messages: list[Message]) -> list[summaries.Summary]:
+def _union(messages: list[Message]) -> list[Summary]:
     """Return the summaries that messages hold."""
-    return [summaries.Summary(m.arrays["factor"], m.arrays["gram"], m.weight, _square(m)) for m in messages]
+    return [Summary(m.arrays["factor"], m.arrays["gram"], m.weight, _square(m)) for m in messages]
 
 
 def _square(message: Message) -> float:

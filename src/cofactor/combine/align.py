@@ -267,9 +267,14 @@ def drift(H: Array, reference: Array, align: Align | None = None) -> float:
     return float(np.sqrt(square))
 
 
-def mean_drift(Hs: Sequence[Array], reference: Array) -> float:
+def in_place(H: Array, reference: Array) -> Array:
+    """The alignment of factors whose components stand in the same order: every one is its own partner."""
+    return np.eye(len(H), len(reference))
+
+
+def mean_drift(Hs: Sequence[Array], reference: Array, align: Align | None = None) -> float:
     """Return the mean :func:`drift` of several factors."""
-    return float(np.mean(list(each(lambda H: drift(H, reference), Hs))))
+    return float(np.mean(list(each(lambda H: drift(H, reference, align), Hs))))
 
 
 def catalog() -> dict[str, Align]:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cofactor.combine.align import Lap
 from cofactor.combine.consensus import DENSITY, agree
+from cofactor.files import undamaged
 from cofactor.local import unions
+from cofactor.local.stacked import Summary, stacked
 from cofactor.local.told import counted
-from cofactor.local.unions import Descent, Stacked
+from cofactor.local.unions import Descent
 from cofactor.types import Array, CofactorError
 
 ALONE = 100
@@ -28,15 +30,6 @@ REFITTED = 3
 """Iterations from the medians of a consensus: on expression data they end 13 % lower, and many more at about that."""
 SWEEPS = 200
 """Sweeps that find codes for a factor that stays."""
-
-
-class Summary(NamedTuple):
-    """What one client (or a union of clients) sends: factor (r x m), gram (r x r), rows, square ``|X|^2``."""
-
-    factor: Array
-    gram: Array
-    rows: float
-    square: float
 
 
 def summarize(W: Array, H: Array, *, square: float) -> Summary:
@@ -53,7 +46,7 @@ def save(path: str | Path, summaries: Sequence[Summary]) -> None:
 
 def load(path: str | Path) -> list[Summary]:
     """Read summaries that :func:`save` wrote; ``load(a) + load(b)`` is their union."""
-    with np.load(path, allow_pickle=False) as file:
+    with undamaged(Path(path), "saved summaries"), np.load(path, allow_pickle=False) as file:
         count = sum(name.startswith("factor_") for name in file.files)
         if count == 0:
             raise CofactorError(f"{path}: expected saved summaries (arrays factor_0, gram_0, ...), found {file.files}.")
@@ -117,8 +110,8 @@ def search(
     codes that :func:`fit` keeps to the cone of the client's own are free there, and H ends closer to the pooled one.
     What the summaries miss of the data counts as loss too: ``|X_j|^2`` less what a summary explains.
     """
-    union = stacked(summaries)
-    found = unions.search(union, rank, seed=seed, restarts=restarts, iterations=iterations, drawn=drawn, renews=renews)
+    how: Any = {"seed": seed, "restarts": restarts, "iterations": iterations, "drawn": drawn, "renews": renews}
+    found = unions.search(summaries, rank, **how)
     return Fitted(*found[:4], _agreement(found.runs) if found.runs else np.full(rank, np.nan))
 
 
@@ -154,24 +147,3 @@ def agreed(summaries: Sequence[Summary], rank: int, *, starts: int = 100, densit
 def loss(summaries: Sequence[Summary], H: Array) -> float:
     """Return ``min_C sum_j tr((H_j - C_j H)^T G_j (H_j - C_j H))``: what H misses of the summaries."""
     return Descent(stacked(summaries), H.astype(np.float64)).codes(SWEEPS)
-
-
-def stacked(summaries: Sequence[Summary]) -> Stacked:
-    """Pad summaries to one rank and stack them, or say why they do not go together."""
-    kept = [s for s in summaries if np.trace(s.gram) > 0]
-    if not kept:
-        raise CofactorError(
-            "expected at least one summary that says something, found only empty ones: a client with one sample "
-            "(its summary would be that row) or without a value above 0 sends zeros. Use method 'exact'."
-        )
-    rank, m = max(len(s.factor) for s in summaries), kept[0].factor.shape[1]
-    for j, s in enumerate(summaries):
-        if s.factor.shape[1] != m:
-            raise CofactorError(f"summary {j}: expected {m} features like the first, found {s.factor.shape[1]}.")
-    factors, grams = np.zeros((len(summaries), rank, m)), np.zeros((len(summaries), rank, rank))
-    for j, s in enumerate(summaries):
-        r = len(s.factor)
-        factors[j, :r], grams[j, :r, :r] = s.factor, s.gram
-    union = Stacked(factors, grams)
-    union.rest = max(sum(s.square for s in summaries) - union.square, 0.0)
-    return union

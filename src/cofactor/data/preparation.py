@@ -210,13 +210,26 @@ def _step(text: str) -> Step:
     return kind(found, flavour) if flavour else kind(found)
 
 
-def hint(X: Data, preparation: Preparation, method: Any = None) -> str:
-    """Say what is unusual about numbers for their preparation, in one sentence; nothing where all looks well.
+def hint(Xs: Sequence[Data], clients: Sequence[Any], preparation: Preparation, method: Any = None) -> str:
+    """Say what is unusual about the numbers of clients for their preparation; nothing where all looks well.
 
+    Clients are named where others look well, as one file of counts beside normalized ones.
     A ``method`` whose loss is for counts takes them as they are.
     """
     if method in COUNTING:
         return ""
+    said = {client: found for client, X in zip(clients, Xs, strict=True) if (found := _unusual(X, preparation))}
+    if not said:
+        return ""
+    (first, found), others = next(iter(said.items())), len(said) - 1
+    if len(said) == len(Xs):
+        return found
+    more = f" and {others} more" if others else ""
+    return f"client {first}{more} of {len(Xs)}: {found}"
+
+
+def _unusual(X: Data, preparation: Preparation) -> str:
+    """Say what is unusual about the numbers of one client, in one sentence."""
     values, zeros = _some(X)
     if not values.size:
         return ""

@@ -7,14 +7,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from cofactor.engines.history import Round
 from cofactor.engines.team import ProcessError, Team
-from cofactor.files import atomic
-from cofactor.types import Array, CofactorError, DataError, Local, Shared
+from cofactor.files import atomic, undamaged
+from cofactor.types import Array, DataError, Local, Shared
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,9 @@ class State:
 class Checkpoint:
     """What :func:`cofactor.run` writes after every ``every`` rounds and, if it is there, starts from.
 
-    A private run writes it after every round, whatever ``every`` is, and what it charges before every round.
+    With a ``pause`` rounds that end less than so many seconds after the last one that was written are left out, but for
+    the last of all: that much work may have to be done again. Several processes would not agree on it, and take none.
+    A private run writes every round, whatever these say, and what it charges before every round.
 
     One process writes one file. Several write one each, ``checkpoint.0-of-4.npz``, and keep the one before it: they may
     be killed when some have written a round and others have not, and go on after the last round that all of them hold.
@@ -38,15 +39,23 @@ class Checkpoint:
 
     path: Path
     every: int = 1
+    pause: float = 0.0
 
     @property
     def charges(self) -> Path:
         """Where a private run from Python writes what it is charged."""
         return self.path.with_name(f"{self.path.stem}.charges.jsonl")
 
-    def due(self, t: int) -> bool:
-        """Whether round t ends with a checkpoint."""
-        return (t + 1) % self.every == 0
+    def due(self, t: int, since: float) -> bool:
+        """Whether round t ends with a checkpoint, so many seconds after the last one."""
+        return (t + 1) % self.every == 0 and since >= self.pause
+
+    def rounds(self) -> int | None:
+        """Return how many rounds the file of one process holds; None where there is none."""
+        if not self.path.exists():
+            return None
+        with np.load(self.path, allow_pickle=False) as file:
+            return len(json.loads(str(file["history"])))
 
     def save(self, state: State, team: Team) -> None:
         """Write the state of this process; the old checkpoint stays until the new one is whole."""
@@ -102,11 +111,8 @@ class Checkpoint:
 def _read(path: Path) -> State | None:
     if not path.exists():
         return None
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return _restore({name: file[name] for name in file.files})
-    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
-        raise CofactorError(f"{path}: expected a checkpoint, found something unreadable: {error}") from error
+    with undamaged(path, "a checkpoint"), np.load(path, allow_pickle=False) as file:
+        return _restore({name: file[name] for name in file.files})
 
 
 def _flatten(state: State) -> dict[str, Any]:

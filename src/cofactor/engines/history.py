@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cofactor.method import Traits
+from cofactor.method import Traits, rng
 
 
 class Round(NamedTuple):
@@ -72,6 +72,11 @@ def stage_of(traits: Traits, t: int) -> int:
     [0, 0, 1, 1]
     """
     return bisect_right(traits.stages, t) - 1
+
+
+def draws(seed: int, who: int, t: int, *, unseeded: int = 0) -> np.random.Generator:
+    """Return what a client or the server draws from in round t; in the first ``unseeded`` ones no seed counts."""
+    return rng(0 if 0 <= t < unseeded else seed, who, t)
 
 
 def adds_up(traits: Traits, t: int) -> bool:

@@ -1,4 +1,4 @@
-"""The clients of one process: they join, step and refit here, in threads, many tiny ones as one batch."""
+"""The clients of one process: they join, step and refit here, in threads, tiny ones as one batch."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from typing import Any
 import numpy as np
 
 from cofactor.engines.contract import Answer, Client, Finished, Work, check_message, used_by, weight
-from cofactor.engines.history import adds_up, stage_of
+from cofactor.engines.history import adds_up, draws, stage_of
 from cofactor.local import arrays
+from cofactor.local.batches import batches
 from cofactor.local.threads import in_turn, lent, single_blas
-from cofactor.method import Method, rng, total
+from cofactor.method import Method, total
 from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
 AT_ONCE = 16
 """Messages of blocks that wait to be summed."""
-TINY_ROWS = 8
-"""Clients with at most this many rows are stacked where the method's messages add up over rows; on a device all are."""
-
-
 UNTOLD = "expected a message, found an error. What it says is for that client alone: look there."
 """What others are told of an error at a client in a private run."""
 
@@ -33,9 +30,13 @@ class _Unit:
 
     members: Array
     data: Data
-    where: str = "memory"
     owner: Array | None = None
     local: Local | None = None
+
+    @property
+    def where(self) -> str:
+        """Where its rows are."""
+        return arrays.where(self.data)
 
     @property
     def first(self) -> int:
@@ -58,12 +59,12 @@ class Host:
         masks: bool = False,
     ) -> None:
         self.method, self.seed, self.first = method, seed, first
-        self.traits, self.count = method.traits, len(data)
-        self.units = [_Unit(np.array([j]), X, arrays.where(X)) for j, X in enumerate(data, first)]
+        self.traits, self.clients, self.count = method.traits, list(data), len(data)
+        self.units = [_Unit(np.array([j]), X) for j, X in enumerate(data, first)]
         self.placed = any(unit.where == "device" for unit in self.units)
         self.pool = pool
         self.stage, self.unstacked, self.masks = -1, stacks, masks
-        self.open = stacks and self.traits.allowance is None
+        self.open = not masks and self.traits.allowance is None
         self.own: dict[int, tuple[Array, Array]] = {}
         self.kept: dict[str, Any] = {}
 
@@ -94,7 +95,7 @@ class Host:
 
     def _draws(self, client: int, t: int) -> np.random.Generator:
         """Return what a client draws from in round t; it joins in -1."""
-        return rng(0 if 0 <= t < self.traits.unseeded else self.seed, client, t)
+        return draws(self.seed, client, t, unseeded=self.traits.unseeded)
 
     def _remember(self) -> None:
         """Keep what clients found alone, before their next stage forgets it."""
@@ -145,14 +146,13 @@ class Host:
         def finish(unit: _Unit) -> None:
             with self._blame(unit.first, "refit"):
                 W = self.method.refit(unit.data, factor)
-            bounds = np.flatnonzero(np.diff(np.zeros(len(W)) if unit.owner is None else unit.owner)) + 1
-            starts = [0, *bounds.tolist(), len(W)]
-            for i, j in enumerate(unit.members):
-                rows, place = slice(starts[i], starts[i + 1]), int(j) - self.first
-                codes[place] = W[rows]
+            places = (unit.members - self.first).tolist()
+            ends = np.cumsum([self.clients[place].shape[0] for place in places]).tolist()
+            for j, place, begin, end in zip(unit.members, places, [0, *ends], ends):
+                codes[place] = W[begin:end]
                 if work:
-                    X = unit.data if unit.owner is None else arrays.rows(unit.data, np.arange(rows.start, rows.stop))
-                    findings[place] = work[place](Client(int(j), X, codes[place], self.own.get(int(j))), factor)
+                    client = Client(int(j), self.clients[place], codes[place], self.own.get(int(j)))
+                    findings[place] = work[place](client, factor)
 
         self._each(finish, self.units)
         if self.masks:
@@ -179,10 +179,11 @@ class Host:
             return
         self._stack(t)
         self.stage = stage_of(self.traits, t)
-        if len(states) != len(self.units):
+        rows = [(u.data.shape[0], len(s.codes)) for u, s in zip(self.units, states) if u.owner is not None]
+        if len(states) != len(self.units) or any(a != b for a, b in rows):
             raise CofactorError(
-                f"checkpoint: expected the states of {len(self.units)} clients, found {len(states)}; "
-                "it belongs to other data or to another method."
+                f"checkpoint: expected the states of {len(self.units)} clients or batches of tiny ones, with as many "
+                f"rows as they have; found {len(states)}: it belongs to other data or to another method."
             )
         for unit, state in zip(self.units, states, strict=True):
             unit.local = state
@@ -192,16 +193,12 @@ class Host:
         if not (self.unstacked and adds_up(self.traits, t)):
             return False
         self.unstacked = False
-        whole = self.placed and arrays.go_together([u.data for u in self.units])
-        tiny = [u for u in self.units if whole or u.data.shape[0] <= TINY_ROWS]
-        if len(tiny) < 2:
-            return False
-        owner = np.concatenate([np.full(u.data.shape[0], u.first) for u in tiny])
-        stacked = arrays.stack([u.data for u in tiny])
-        batch = _Unit(np.concatenate([u.members for u in tiny]), stacked, arrays.where(stacked), owner)
-        rest = [] if whole else [u for u in self.units if u.data.shape[0] > TINY_ROWS]
-        self.units = sorted([*rest, batch], key=lambda u: u.first)
-        return True
+        found = batches([u.data for u in self.units])
+        made = [_batch([self.units[i] for i in batch.members], batch.data) for batch in found]
+        inside = {i for batch in found for i in batch.members}
+        alone = [unit for i, unit in enumerate(self.units) if i not in inside]
+        self.units = sorted([*made, *alone], key=lambda u: u.first)
+        return len(made) > 0
 
     @contextmanager
     def _blame(self, client: int, when: str) -> Iterator[None]:
@@ -223,24 +220,48 @@ class Host:
             raise found from error
 
     def _each(self, work: Callable[[_Unit], Any], units: list[_Unit], *, in_memory: bool = False) -> list[Any]:
-        """Apply ``work`` to the units in threads; results come in the order of the units.
+        """Apply ``work`` to the units in threads; results come in the order of the units. One alone has all threads.
 
         One queue of work is all that a device has: its units wait for each other, unless they work ``in_memory``.
+        Where a batch fails, its clients do the work one by one: the error is of the one whose fault it is.
         """
-        threads = self.pool and (in_memory or not self.placed)
-        return list((self.pool.map if self.pool and threads else map)(work, units))
+
+        def done(unit: _Unit) -> Any:
+            try:
+                return work(unit)
+            except CofactorError:
+                for member in _members(unit):
+                    work(member)
+                raise
+
+        threads = self.pool and len(units) > 1 and (in_memory or not self.placed)
+        return list((self.pool.map if self.pool and threads else map)(done, units))
+
+
+def _batch(units: list[_Unit], data: Data) -> _Unit:
+    """Return clients as one, with the rows of all."""
+    owner = np.repeat([u.first for u in units], [u.data.shape[0] for u in units])
+    return _Unit(np.concatenate([u.members for u in units]), data, owner)
+
+
+def _members(unit: _Unit) -> Iterator[_Unit]:
+    """Yield the clients of a batch with their states; none of a client that is alone."""
+    for j in () if unit.owner is None else unit.members:
+        here = np.flatnonzero(unit.owner == j)
+        local = None if unit.local is None else unit.local.rows(here)
+        yield _Unit(np.array([j]), arrays.rows(unit.data, here), None, local)
 
 
 def _over_blocks(step: Callable[[tuple[slice, Data]], Any], X: Data) -> Iterator[Any]:
     """Yield what a step makes of every block, in their order; threads that were lent read and step one each.
 
-    Sums are added in one order, whatever the threads.
+    Sums are added in one order, whatever the threads; one that is done finds another block waiting for it.
     """
     if (threads := lent()) == 1:
         yield from map(step, X.blocks())
         return
     with single_blas():
-        yield from in_turn(lambda rows: step((rows, X.row_block(rows))), X.slices(), threads)
+        yield from in_turn(lambda rows: step((rows, X.row_block(rows))), X.slices(), threads, ahead=2 * threads)
 
 
 def _as_sent(messages: list[Message]) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -14,18 +14,17 @@ import numpy as np
 from cofactor.engines import paying
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.contract import Answer, Callback, Engine, Session, Watch, Work, shared_bytes
-from cofactor.engines.history import Round, stage_of
+from cofactor.engines.history import Round, draws, stage_of
 from cofactor.engines.inline import Inline
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import ALONE, SURE, Over, in_order
 from cofactor.kinds import Checked
 from cofactor.local import devices
 from cofactor.method import SERVER, Method
-from cofactor.method import rng as address
 from cofactor.methods.build import adapted
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.privacy.charges import Charges, Costs
-from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared
+from cofactor.types import Array, ClientError, CofactorError, Data, Message, Shared, unknown
 
 
 def run(
@@ -81,7 +80,7 @@ def run(
         shared = over.begin(shared, method.factor(shared) if over.judges else None)
         for line in history:
             over.heard(line.round, draw(session.n_clients, line.round)[0])
-        ended = over.why(history)
+        ended, saved = over.why(history), time.monotonic()
         while not ended:
             t = len(history)
             drawn = draw(session.n_clients, t)
@@ -91,8 +90,10 @@ def run(
             line = over.seen(line, method.factor(shared) if over.looks(t) else None)
             ended = over.why([*history, line])
             history.append(line._replace(ended=ended, epsilon=math.nan if ledger is None else ledger.spent))
-            if checkpoint and (checkpoint.due(t) or ledger is not None):
+            since = math.inf if ended else time.monotonic() - saved
+            if checkpoint and (checkpoint.due(t, since) or ledger is not None):
                 session.save(checkpoint, over.kept(shared), history)
+                saved = time.monotonic()
             if any([callback(history[-1], shared) for callback in callbacks]):
                 ended = ended or "callback"
         history[-1] = history[-1]._replace(ended=ended)
@@ -137,6 +138,9 @@ def _of_tensors(found: Run, Xs: Sequence[Data]) -> Run:
 
 
 def _plan(plan: Plan | None, how: dict[str, Any]) -> Plan:
+    known = [field.name for field in fields(Plan)]
+    if other := [name for name in how if name not in known]:
+        raise unknown("field of a plan", other[0], known)
     if plan is None:
         return Plan(**{name: value for name, value in how.items() if not (name == "stop" and value is None)})
     if how:
@@ -167,7 +171,7 @@ def _begin(
         if method.traits.allowance is not None:
             paying.check_factor(saved.shared, method.rank, session.n_features)
         return saved.shared, [line._replace(ended="") for line in saved.history]
-    return method.start(session.n_features, address(seed, SERVER, -1), start), []
+    return method.start(session.n_features, draws(seed, SERVER, -1), start), []
 
 
 def _streamed(
@@ -180,7 +184,7 @@ def _streamed(
     callbacks: Sequence[Callback],
     work: Sequence[Work],
 ) -> Run:
-    shared = session.method.start(session.n_features, address(plan.seed, SERVER, -1), start)
+    shared = session.method.start(session.n_features, draws(plan.seed, SERVER, -1), start)
     over = Over(session.method, plan, session.n_clients, stream.updates)
     found = session.stream(shared, stream, watch=watch, callbacks=[over.look, *callbacks])
     done = session.finish(found.factor, work)
@@ -229,14 +233,14 @@ def _drawing(plan: Plan, Xs: Sequence[Data]) -> Callable[[int, int], Drawn]:
                 raise CofactorError(
                     "participation: a draw by share needs all clients in one process; give a share instead."
                 )
-            return share(rows, address(plan.seed, SERVER, t))
+            return share(rows, draws(plan.seed, SERVER, t))
 
         return by_share
 
     def plain(clients: int, t: int) -> Drawn:
         if share == 1:
             return np.arange(clients), None
-        return np.sort(address(plan.seed, SERVER, t).choice(clients, plan.participants(clients), replace=False)), None
+        return np.sort(draws(plan.seed, SERVER, t).choice(clients, plan.participants(clients), replace=False)), None
 
     return plain
 
@@ -277,11 +281,6 @@ def _counted(answer: Answer, participants: Array, counts: Array | None) -> Messa
     """Return a message as often as it counts."""
     if counts is None:
         return answer.message
-    own = counts[np.searchsorted(participants, answer.clients)]
-    if np.ptp(own) > 0:
-        raise CofactorError(
-            f"participation: expected clients that answer as one batch to be drawn equally often, found {own[:3]}... "
-            f"for clients {answer.clients[:3]}...; draw tiny clients of this method by a share of clients instead."
-        )
-    arrays = {name: (a * own[0]).astype(np.asarray(a).dtype) for name, a in answer.message.arrays.items()}
-    return Message(arrays, answer.message.weight * float(own[0]))
+    count = float(counts[np.searchsorted(participants, answer.client)])
+    arrays = {name: (a * count).astype(np.asarray(a).dtype) for name, a in answer.message.arrays.items()}
+    return Message(arrays, answer.message.weight * count)

@@ -198,9 +198,9 @@ class Till:
             spent = spend((cost for paid in charged for cost in paid.values()), self.allowance.privacy.delta)
             raise ReleasedError(
                 f"expected the results of {len(charged)} rounds, as many as are charged; the checkpoint holds {done}. "
-                f"The run was cut off in round {done}, which may have been released: it is charged, and the run has "
-                f"spent {spent}. A second release with fresh noise would cost that round again, so that this run "
-                "cannot go on. Start a new run with a budget of its own; what this one has spent stays spent."
+                "The run was cut off in the round after these, which may have been released: it is charged, and the "
+                f"run has spent {spent}. A second release with fresh noise would cost that round again, so that this "
+                "run cannot go on. Start a new run with a budget of its own; what this one has spent stays spent."
             )
 
     def _tag(self, secret: bytes) -> str:

@@ -17,10 +17,10 @@ from cofactor.engines.contract import Answer, Callback, Finished, Streamed, Watc
 from cofactor.engines.history import Round, adds_up, dtype_of
 from cofactor.engines.host import Host
 from cofactor.engines.team import ProcessError, Team, most
-from cofactor.local import devices, graphs
-from cofactor.local.threads import lend
+from cofactor.local import devices
+from cofactor.local.working import working
 from cofactor.method import Method, total
-from cofactor.plan import Plan, Stream
+from cofactor.plan import ByShare, Plan, Stream
 from cofactor.types import Array, Data, DataError, Message, Shared
 
 Schema = dict[str, tuple[int, ...]]
@@ -35,8 +35,9 @@ def opened(
     """Check the data of all processes and start the threads; an error on one process ends all of them.
 
     Several clients share the threads; one client alone gets all of them for its rows, as the rows of the factor at the
-    server do. BLAS is limited to one thread for the whole run: a second one that it woke would go on spinning on a core
-    for tens of milliseconds while others work, which costs a third of a round.
+    server do. Tiny ones are one, unless their messages are masked, arrive one by one or are weighed. BLAS is limited
+    to one thread for the whole run: a second one that it woke would go on spinning on a core for tens of milliseconds
+    while others work, which costs a third of a round.
     """
     with team.guard("the start of the run"):
         if device is not None:  # values are checked there: nothing of the data is copied here beyond a block
@@ -45,8 +46,9 @@ def opened(
         held = agree(team, method, Xs, empty=plan.stream is not None)
         threads = workers or team.threads()
         count = 1 if plan.stream else min(threads, len(held.data))
-        with _pool(count) as pool, lend(min(threads, most())), graphs.kept():
-            own: Any = {"first": held.first, "pool": pool, "stacks": not plan.secure, "masks": plan.secure}
+        with _pool(count) as pool, working(min(threads, most())):
+            stacks = not (plan.secure or plan.stream or isinstance(plan.participation, ByShare))
+            own: Any = {"first": held.first, "pool": pool, "stacks": stacks, "masks": plan.secure}
             host = Host(method, held.data, plan.seed, **own)
             yield TeamSession(team, host, held)
 

@@ -220,7 +220,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     ) -> tuple[Preparation, list[Data], list[str] | None]:
         """Carry it out over all clients; return it, data and names after it. Counts that look unprepared get a hint."""
         looked = held.features is not None and plan.privacy is None and self._kind.compares
-        if looked and (said := hint(held.data[0], preparation, chosen)):
+        if looked and (said := hint(held.data, held.names, preparation, chosen)):
             warnings.warn(said, UserWarning, stacklevel=4)
         if not preparation.steps:
             return preparation, held.data, held.features

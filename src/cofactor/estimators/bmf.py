@@ -57,7 +57,8 @@ class FederatedBMF(Kept):
     align : "every", "first" or None: when components are matched between clients (felb, falb and the one-shot
         baselines); "auto" leaves it to the method.
     aggregate : "vote", "round" or "or" (one-shot baselines); None leaves it to the method.
-    sweeps : rounds of Boolean coordinate sweeps at the end, each one more upload of counts; 0 for none.
+    sweeps : rounds of Boolean coordinate sweeps at the end, each one more upload of counts; 0 for none. None leaves it
+        to the method: 3 after one upload, 10 after a schedule of rounds.
     rounds : length of the plan, sweeps included (felb, falb, boolean-exact); None leaves it to the method.
     threshold : values >= threshold are ones, others zeros; None accepts only 0 and 1.
     participation : the share of clients drawn for each round.
@@ -102,7 +103,7 @@ class FederatedBMF(Kept):
         method: str | Method = "boolean-oneshot",
         align: str | None = "auto",
         aggregate: str | None = None,
-        sweeps: int = 3,
+        sweeps: int | None = None,
         rounds: int | None = None,
         threshold: float | None = None,
         participation: float = 1.0,

@@ -14,7 +14,7 @@ from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.numbers import GAPPED
-from cofactor.methods.one_shot import ROWS_PER_COMPONENT
+from cofactor.local.brief import ROWS_PER_COMPONENT
 from cofactor.types import Array, DataError, DisclosureWarning, Shared
 
 ADVICE = {

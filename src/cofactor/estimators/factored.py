@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from cofactor.combine.summaries import Summary
 from cofactor.engines.contract import Engine
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients, growing, losses
@@ -20,6 +19,7 @@ from cofactor.local import arrays, devices
 from cofactor.local.apart import codes as apart_codes
 from cofactor.local.apart import own_part
 from cofactor.local.refit import refit
+from cofactor.local.stacked import Summary
 from cofactor.methods.build import Facts
 from cofactor.plan import Plan
 from cofactor.privacy.errors import PrivacyError

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from cofactor.combine import summaries
-from cofactor.combine.summaries import Summary
 from cofactor.local import arrays, devices
 from cofactor.local.half_steps import nearly
+from cofactor.local.stacked import Summary, stacked
 from cofactor.local.stats import for_codes, for_factor, gain, normalize
 from cofactor.local.unions import Descent
 from cofactor.local.updates import HALS
@@ -71,7 +71,7 @@ def grow(kept: list[Summary], data: list[Data], H: Array, seed: int) -> tuple[li
     if len(kept) > MOST:
         older, newer = kept[: MOST // 2], kept[MOST // 2 :]
         kept = [summaries.merge(older, 2 * max(len(s.factor) for s in newer), restarts=1), *newer]
-    union, F = summaries.stacked(kept), H.astype(np.float64)
+    union, F = stacked(kept), H.astype(np.float64)
     old, codes, before = Descent(union, F), [nearly(X, F) for X in data], np.inf
     old.codes(SWEEPS)
     for _ in range(ITERATIONS):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -19,14 +18,14 @@ from cofactor.estimators import public
 from cofactor.estimators.base import seed_of
 from cofactor.estimators.ending import warn
 from cofactor.estimators.families import TAKES, check_takes
-from cofactor.estimators.named_ratings import labels_of, names, places, read, rows_of, triples
+from cofactor.estimators.named_ratings import labels_of, names, places, read, rows_of, stored, triples
 from cofactor.estimators.recommender import Recommender
 from cofactor.estimators.tables import in_memory, is_frame
 from cofactor.kinds import Checked
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build, refuse
 from cofactor.plan import Plan
-from cofactor.ratings import Layout, observed
+from cofactor.ratings import Layout
 from cofactor.ratings.ranking import Ranking
 from cofactor.types import Array, CofactorError, DataError
 
@@ -231,7 +230,7 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         if isinstance(R, tuple) or is_frame(R):
             users, items, values = triples(R, counts=self.layout_.implicit)
             return names(users), names(items), np.asarray(values)
-        C = sparse.coo_matrix(observed(R))
+        C = stored(R)
         if C.shape != (len(self.users_), len(self.items_)):
             raise DataError(f"expected ratings of shape {(len(self.users_), len(self.items_))}, found {C.shape}.")
         return self.users_[C.row], self.items_[C.col], C.data

@@ -42,13 +42,21 @@ def read(
     if isinstance(R, tuple) or is_frame(R):
         users, items, u, i, values = _triples(triples(R, counts=counts))
     else:
-        C = observed(R).tocoo()
+        C = stored(R)
         users, items, u, i, values = np.arange(C.shape[0]), np.arange(C.shape[1]), C.row, C.col, C.data
     if values.dtype not in (np.float32, np.float64):
         values = values.astype(np.float64)
     check_values(users[u], items[i], values, limits)
     u, i, values = unique(u, i, values, (users, items, duplicates))
     return Ratings(sparse.csr_matrix((values, (u, i)), shape=(len(users), len(items))), users, items)
+
+
+def stored(R: Any) -> Any:
+    """Return the entries of a sparse matrix as they are stored: as CSR, triples of one user and item would be added up.
+
+    What is not sparse is refused.
+    """
+    return (R if sparse.issparse(R) else observed(R)).tocoo()
 
 
 def names(wanted: Any) -> Array:

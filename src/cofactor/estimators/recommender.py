@@ -11,9 +11,9 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.data.formats.triples import places_of
-from cofactor.estimators.named_ratings import check_values, names, places, triples, unique
+from cofactor.estimators.named_ratings import check_values, names, places, read, triples, unique
 from cofactor.estimators.tables import in_memory, is_frame
-from cofactor.ratings import Layout, observed, solve_codes
+from cofactor.ratings import Layout, solve_codes
 from cofactor.ratings.ranking import Ranking, coverage, rank_users, similar, top
 from cofactor.types import Array, CofactorError, DataError
 
@@ -48,7 +48,7 @@ class Recommender:
         if isinstance(R, Mapping):
             R = (["new"] * len(R), list(R), np.array(list(R.values()), np.float64))
         elif not isinstance(R, tuple) and not is_frame(R):
-            return observed(R)
+            return read(R, duplicates=self.duplicates, limits=self.rating_range).matrix
         elif is_frame(R) and places_of([str(name) for name in R.columns], ("user",)) == [None]:  # one user's own
             items, values = triples(R, "item", "rating")
             R = (["new"] * len(items), items, values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from cofactor.data.preparation import Preparation
 from cofactor.estimators.families import family_of
-from cofactor.files import atomic
+from cofactor.files import atomic, undamaged
 from cofactor.privacy.accountant import Unit
 from cofactor.privacy.allowance import Privacy
 from cofactor.select.markers import SCORES
@@ -79,12 +78,10 @@ def store(path: Path, found: dict[str, Array]) -> None:
 def stored(path: Path, what: str = "the public part of a model") -> dict[str, Array]:
     """Read them, or say what else the file is."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with undamaged(path, what), np.load(path, allow_pickle=False) as file:
             return dict(file)
     except FileNotFoundError:
         raise CofactorError(f"{path}: expected {what}, found no such file.") from None
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
-        raise CofactorError(f"{path}: expected {what}, found another file than npz, or a damaged one.") from None
 
 
 def write(path: Path, held: Saved) -> None:

@@ -21,6 +21,7 @@ from cofactor.federation.invite import Federation, unreachable
 from cofactor.federation.server_job import EVENTS, event
 from cofactor.federation.terms import RunTerms
 from cofactor.files import by_time, lines_of
+from cofactor.jobs.client_folder import as_json, write
 from cofactor.jobs.folder import RunFolder
 from cofactor.types import CofactorError
 
@@ -99,8 +100,9 @@ class Driver:
 
     def _write_note(self) -> None:
         """Keep what is needed to go on with the run."""
-        note = {"home": str(self.federation.home.resolve()), "terms": self.terms.plain()}
-        (self.out / NOTE).write_text(json.dumps({**note, "asked": self.asked, "jobs": self.jobs}, indent=1))
+        note: dict[str, Any] = {"home": str(self.federation.home.resolve()), "terms": self.terms.plain()}
+        note |= {"asked": self.asked, "jobs": self.jobs}
+        write(self.out / NOTE, lambda file: file.write(as_json(note, indent=1).encode()))
 
     def late(self) -> list[str]:
         """Return clients that should have been there and are there now: the next job will have them from its start.

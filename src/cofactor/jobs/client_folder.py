@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from cofactor import records
-from cofactor.files import atomic
+from cofactor.files import atomic, undamaged
 from cofactor.privacy import signing
 from cofactor.privacy.signing import Key
 from cofactor.types import Array, CofactorError
@@ -64,7 +64,8 @@ class ClientFolder:
                 f"--client: expected the own part of a client of this run in {file}, found none; it stays on the "
                 "client's machine: transform its rows there."
             )
-        return np.load(file)
+        with undamaged(file):
+            return np.load(file)
 
     def write_pictures(self, panels: Mapping[str, Array]) -> None:
         """Write small pictures of the client's data."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from copy import copy
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -145,14 +146,8 @@ class Config(Settings):
     @cached_property
     def plan(self) -> Plan:
         """How the run goes."""
-        return Plan(
-            self.rounds,
-            self.participation,
-            self.tol,
-            self.seed,
-            privacy=self.privacy,
-            secure=self.secure,
-        )
+        more: dict[str, Any] = {"privacy": self.privacy, "secure": self.secure}
+        return Plan(self.rounds, self.participation, self.tol, self.seed, **more)
 
     @property
     def privacy(self) -> Privacy | None:
@@ -263,7 +258,10 @@ class Config(Settings):
         """Return the same configuration with its paths elsewhere."""
         given = {name: getattr(self, name) for name in ("keys", "ledger", "titles")}
         moved: dict[str, Any] = {name: place(path) for name, path in given.items() if path is not None}
-        return replace(self, inputs=[place(path) for path in self.inputs], **moved)
+        found = copy(self)  # nothing else is another, and so nothing is checked again
+        vars(found).update(inputs=[place(path) for path in self.inputs], **moved)
+        vars(found).pop("plan", None)  # which may name a ledger
+        return found
 
 
 def _in_utf8(path: str) -> str:

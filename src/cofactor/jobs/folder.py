@@ -15,10 +15,11 @@ import numpy as np
 
 from cofactor import records
 from cofactor.assurance import ledger, writing
+from cofactor.assurance.spending import untrue
 from cofactor.assurance.writing import Party, Signed, Writer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import Round
-from cofactor.files import held, lines_of, tsv
+from cofactor.files import held, lines_of, tsv, undamaged
 from cofactor.jobs import config as configs
 from cofactor.jobs import made_by
 from cofactor.jobs.client_folder import KEY, ClientFolder, as_json, file_name, write
@@ -207,7 +208,8 @@ class RunFolder:
         own = {name: client.key().public for name, client in here.items() if client.key_file.exists()}
         over = [name for name in OVER if (self.path / name).exists()]
         said = (self.path / "run.toml").exists() and self.config().epsilon is not None  # not of what a run was before
-        return ledger.verify(self.path, manifest, rounds, own, private=said, over=over)
+        found = ledger.verify(self.path, manifest, rounds, own, private=said, over=over)
+        return replace(found, faults=untrue(self.path, manifest)) if found.ok and found.keys else found
 
     def ends(self) -> dict[str, Any]:
         """Return where every client's chain ends."""
@@ -251,12 +253,12 @@ class RunFolder:
         file = self.path / "preparation.npz"
         if not file.exists():
             return {}
-        with np.load(file) as arrays:
+        with undamaged(file), np.load(file) as arrays:
             return dict(arrays)
 
     def public(self) -> dict[str, Array]:
         """Read all arrays of the factor's file: what everybody may have of a finished run."""
-        with np.load(self.factor_file) as arrays:
+        with undamaged(self.factor_file), np.load(self.factor_file) as arrays:
             return dict(arrays)
 
     @property
@@ -271,7 +273,7 @@ class RunFolder:
 
     def factor(self) -> tuple[Array, list[str]]:
         """Read (H, feature names)."""
-        with np.load(self.factor_file) as arrays:
+        with undamaged(self.factor_file), np.load(self.factor_file) as arrays:
             return arrays["factor"], [str(n) for n in arrays["feature_names"]]
 
     def client(self, name: str) -> ClientFolder:

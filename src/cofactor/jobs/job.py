@@ -75,6 +75,8 @@ class Job:
 
 MOST = 100
 """Markers of a component that a run folder lists."""
+PAUSE = 1.0
+"""Seconds of work that may be done again after a stop: writing down every round would cost a tenth of short ones."""
 Announce = Callable[[Job], Any]
 """Called once, when all is settled and nothing has left yet."""
 
@@ -220,7 +222,7 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
         job.plan,
         engine=engine,
         start=job.start,
-        checkpoint=folder.checkpoint,
+        checkpoint=replace(folder.checkpoint, pause=0.0 if job.place.remote or job.place.count > 1 else PAUSE),
         begun=journal.begin,
         charges=journal if job.private else None,
         watch=journal.sent,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cofactor.files import undamaged
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.new_rows import public_ratings, ratings_of
 from cofactor.jobs.reading import stacked, triples
@@ -45,7 +46,8 @@ def _codes(folder: RunFolder, user: str) -> Array:
         own = folder.client(line.client)
         rows = own.row_names()
         if user in rows:
-            found.append(np.load(own.path / "codes.npy")[rows.index(user)])
+            with undamaged(own.path / "codes.npy"):
+                found.append(np.load(own.path / "codes.npy")[rows.index(user)])
     if len(found) != 1:
         there = (
             "nobody of that name at the clients whose codes are here" if not found else f"one at {len(found)} clients"

@@ -92,7 +92,7 @@ def _hint(config: Config, inputs: Inputs, steps: Preparation) -> str:
     """Look at rows of this process for numbers that are not what the steps expect; pictures may be whole numbers."""
     if config.kind != "real" or inputs.feature_names is None or config.image or not inputs.data:
         return ""
-    return hint(inputs.data[0], steps, config.method)
+    return hint(inputs.data, inputs.names, steps, config.method)
 
 
 def schemas(found: Mapping[str, Array]) -> dict[int, dict[str, tuple[int, ...]]]:

@@ -70,13 +70,23 @@ def read(config: Config, place: Place) -> tuple[Config, Inputs]:
 
 def _check_once(config: Config) -> None:
     """Tell of files that are given more than once: their rows count as often, and no epsilon is the price of that."""
-    again = [path for path, times in Counter(config.inputs).items() if times > 1]
+    held = [_file(path) for path in config.inputs]
+    again = [config.inputs[held.index(file)] for file, times in Counter(held).items() if times > 1]
     if again and config.privacy is not None:
         raise PrivacyError(
             f"{again[0]}: expected each file once, found it again: epsilon is for a row that one client has once."
         )
     for path in again:
         warnings.warn(f"{path}: is given more than once, so that its rows count as often.", UserWarning, stacklevel=3)
+
+
+def _file(path: str) -> Any:
+    """Return what a file is, whatever it is called here: links of both kinds lead to the same one."""
+    try:
+        found = Path(path).stat()
+    except OSError:  # another machine's, or nobody's, which is said when it is read
+        return path
+    return found.st_dev, found.st_ino
 
 
 @contextmanager

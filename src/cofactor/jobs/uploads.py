@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.engines.contract import Answer
+from cofactor.files import undamaged
 from cofactor.jobs.client_folder import write
 from cofactor.method import Method
 from cofactor.types import CofactorError, Message
@@ -39,7 +40,7 @@ def load(folder: Path) -> dict[str, Message]:
     file = folder / FILE
     if not file.exists():
         raise CofactorError(f"{file}: expected the messages that the run has merged, found none; start a new run.")
-    with np.load(file, allow_pickle=False) as kept:
+    with undamaged(file), np.load(file, allow_pickle=False) as kept:
         names = [str(name) for name in kept["clients"]]
         return {name: _message(kept, f"{i}/") for i, name in enumerate(names)}
 

@@ -29,7 +29,7 @@ class ZeroOne:
     name: str = "boolean"
     called: str = "zeros and ones"
     compares: bool = False
-    options: Mapping[str, Any] = field(default_factory=lambda: {"sweeps": 3})
+    options: Mapping[str, Any] = field(default_factory=lambda: {"sweeps": None})
     """Sweeps at the end are often worth more than the choice of method."""
     public = None
 

@@ -7,6 +7,7 @@ methods of the same names.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy import sparse
 from cofactor.local.admitted import check_size
 from cofactor.local.kernels import sparse_products
 from cofactor.local.placed import Placed
-from cofactor.local.threads import LINE, over_rows, product
+from cofactor.local.threads import LINE, by_rows, over_rows, product
 from cofactor.types import Array, Data, DataError
 
 NARROW = 2.0**40
@@ -56,7 +57,7 @@ def zeros(shape: tuple[int, ...], X: Data) -> Array:
 
 def contiguous(a: Array) -> Array:
     """Return an array row by row in memory; one on a device as it is, where kernels see to it themselves."""
-    return a if isinstance(a, Placed) else np.ascontiguousarray(a)
+    return a if isinstance(a, Placed) else by_rows(a)
 
 
 def where(X: Data) -> str:
@@ -64,6 +65,13 @@ def where(X: Data) -> str:
     if is_placed(X):
         return "device"
     return "disk" if is_held(X) and hasattr(X, "blocks") else "memory"
+
+
+def stored(X: Data) -> float:
+    """Return how many numbers X has in memory; infinitely many where it keeps its rows elsewhere."""
+    if is_held(X):
+        return math.inf
+    return X.nnz if sparse.issparse(X) else X.shape[0] * X.shape[1]
 
 
 def has_dense_rows(X: Data) -> bool:

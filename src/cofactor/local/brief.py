@@ -1,4 +1,4 @@
-"""A few plain rounds of one client alone, for a start."""
+"""One client alone: no more components than its rows may show, and a few plain rounds for a start."""
 
 from __future__ import annotations
 
@@ -10,14 +10,38 @@ from cofactor.local import arrays
 from cofactor.local.half_steps import nearly
 from cofactor.local.init import random_factor
 from cofactor.local.kernels.descent import extrapolate
+from cofactor.local.space import Space
 from cofactor.local.stats import for_codes, for_factor, unit_rows
 from cofactor.local.updates import HALS
-from cofactor.types import Array, Data
+from cofactor.types import Array, Data, Factorizer
 
+ROWS_PER_COMPONENT = 2
+"""A client factorizes at a rank of at most half its rows: with more components than that, H_j is its rows."""
 SAMPLE = 20_000
 """Rows that a client learns its factor from, if it has at least twice as many."""
 SWEEPS, MOMENTUM = 3, 0.5
 """Of the half-steps of :class:`Brief`, and how far each goes ahead."""
+
+
+def padded(
+    factorize: Factorizer, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None
+) -> tuple[Array, Array]:
+    """Return (W, H) of a client alone, padded with zeros where it has too few rows for the rank."""
+    n, m = X.shape
+    W, H = arrays.zeros((n, rank), X), arrays.zeros((rank, m), X)
+    r = min(rank, n // ROWS_PER_COMPONENT, m)
+    if r > 0:
+        W[:, :r], H[:r] = factorize(X, r, rng, None if start is None else start[:r])
+        H[~W.any(axis=0)] = 0
+    return W, H
+
+
+def measured(
+    factorize: Factorizer, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None, *, space: Space
+) -> tuple[Array, Array, float]:
+    """Return (W, H) of a client alone (:func:`padded`) and their objective."""
+    W, H = padded(factorize, X, rank, rng, start)
+    return W, H, space.objective(X, W, H)
 
 
 @dataclass(frozen=True)

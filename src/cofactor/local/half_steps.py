@@ -13,6 +13,7 @@ from cofactor.local.kernels import descent
 from cofactor.local.penalties import Penalties
 from cofactor.local.placed import Placed
 from cofactor.local.stats import for_codes, gain
+from cofactor.local.symmetric import mirrored, triangle
 from cofactor.local.updates import HALS
 from cofactor.types import Array, Data, Local, Stats, Update
 
@@ -26,7 +27,10 @@ TINY = np.finfo(np.float64).tiny
 
 
 class Improved(NamedTuple):
-    """New codes W (n x k), and of those extrapolated beyond them ``gram`` (k x k), ``cross`` (k x m), ``price``."""
+    """New codes W (n x k), and of those extrapolated beyond them ``cross`` (k x m), ``price`` and ``gram``.
+
+    Of the gram, here and where the factor is improved, it is the upper triangle, k (k + 1) / 2 numbers.
+    """
 
     codes: Array
     gram: Array
@@ -35,11 +39,15 @@ class Improved(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """A new factor H (k x m), ``gain = 1/2 |W H|^2 - <X, W H>``, and the ``share`` of every component in it (k)."""
+    """A new factor H (k x m), ``gain = 1/2 |W H|^2 - <X, W H>``, and the ``share`` of every component in it (k).
+
+    ``ahead`` is what H is extrapolated to.
+    """
 
     factor: Array
     gain: float
     share: Array
+    ahead: Array
 
 
 def unseen(data: Data, rank: int) -> Local:
@@ -76,11 +84,11 @@ def improve_codes(
 
     if not first and arrays.keeps_still(data) and _is_steady(update, penalties):
         new, gram, cross = replayed(improved, data, (update, changes), factor, codes, momentum)
-        return Improved(new, gram, cross, 0.0)
+        return Improved(new, triangle(gram), cross, 0.0)
     new, gram, cross, *more = improved(factor, codes, momentum)
     cost = penalties.codes.times(m)
     price = sum((cost.price(y) - (cost.price(codes) if changes else 0) for y in more), 0.0)
-    return Improved(new, gram, cross, price)
+    return Improved(new, triangle(gram), cross, price)
 
 
 def nearly(data: Data, factor: Array) -> Array:
@@ -96,10 +104,11 @@ def improve_factor(
     *,
     t: int,
     previous: Array,
+    momentum: float,
     penalties: Penalties,
     rows: float,
 ) -> Renewed:
-    """Improve the factor F = H^T (m x k) for statistics of ``rows`` rows.
+    """Improve the factor F = H^T (m x k) for statistics of ``rows`` rows; ``previous`` (k x m) is the one before.
 
     ``parts`` are features and their statistics: those of one part share a gram. Shares are of the data that components
     explain, ``<W_l H_l, X>`` of the sum: for an H that is optimal that of ``|W H|^2``.
@@ -119,11 +128,11 @@ def improve_factor(
         H = arrays.contiguous(_together(found, [part for part, _ in parts]).T)
         return H, gained, explained / np.maximum(explained.sum(), TINY)
 
-    given = F, previous, *(a for _, stats in parts for a in stats)
+    given = F, previous.T, *(a for _, (gram, cross) in parts for a in (mirrored(gram, F.shape[1]), cross))
     whole = all(isinstance(part, slice) for part, _ in parts)
-    if whole and _is_steady(update, penalties):
-        return Renewed(*replayed(improved, None, update, *given))
-    return Renewed(*improved(*given))
+    steady = whole and _is_steady(update, penalties)
+    H, gained, share = replayed(improved, None, update, *given) if steady else improved(*given)
+    return Renewed(H, gained, share, descent.extrapolate(H, previous, momentum))
 
 
 def _is_steady(update: Update, penalties: Penalties) -> bool:

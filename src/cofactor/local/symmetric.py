@@ -1,12 +1,38 @@
-"""Symmetric matrices as vectors: the upper triangle, off-diagonals times sqrt 2, so that norms stay the same."""
+"""Symmetric matrices as vectors: the upper triangle, as it is or with off-diagonals times sqrt 2, which keeps norms."""
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 
+from cofactor.local.placed import beside, device_of
 from cofactor.types import Array
 
 ROOT2 = float(np.sqrt(2.0))
+
+
+@cache
+def _upper(d: int, device: Any) -> tuple[Array, ...]:
+    """Return where the upper triangle is, on the device of what it is for."""
+    return tuple(beside(a, device) for a in np.triu_indices(d))
+
+
+def triangle(M: Array) -> Array:
+    """Return the upper triangle row by row."""
+    return M[_upper(len(M), device_of(M))]
+
+
+def mirrored(upper: Array, d: int) -> Array:
+    """Return the symmetric d x d matrix of an upper triangle.
+
+    >>> mirrored(triangle(np.array([[1, 2], [2, 5]])), 2).tolist()
+    [[1.0, 2.0], [2.0, 5.0]]
+    """
+    M = np.zeros((d, d), like=upper)
+    M[_upper(d, device_of(upper))] = upper
+    return M + np.triu(M, 1).T
 
 
 def packed(M: Array) -> Array:

@@ -26,6 +26,8 @@ WORTH = 1 << 21
 """Multiplications that are worth a thread: about the tenth part of a millisecond."""
 BRINGS_BLAS = ("numpy", "scipy.linalg", "scipy.sparse.linalg", "scipy.optimize", "sklearn", "torch", "ot")
 """Packages with libraries of their own that start threads."""
+TURNED = 16
+"""Multiplications that take as long as one number that is copied into another order."""
 LINE = 16
 """Rows or columns of a dense product are shared in such steps: numbers of a line of cache belong to one thread."""
 
@@ -75,6 +77,15 @@ def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int =
         piece.result()
 
 
+def by_rows(A: Array) -> Array:
+    """Return A (n x k) row by row in memory: as it is, or a copy by the threads that were lent."""
+    if A.flags.c_contiguous or A.ndim != 2:
+        return np.ascontiguousarray(A)
+    out = np.empty(A.shape, A.dtype)
+    over_rows(lambda start, stop: np.copyto(out[start:stop], A[start:stop]), A.shape[0], TURNED * A.shape[1], LINE)
+    return out
+
+
 def single_blas() -> AbstractContextManager[Any]:
     """Limit BLAS to one thread inside a ``with``, in the whole process.
 
@@ -109,13 +120,13 @@ def lent() -> int:
     return 1 if crew is None else crew.size
 
 
-def in_turn(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """Yield ``work(item)`` of every item in their order, by that many threads; no more than these are ahead."""
+def in_turn(work: Callable[[T], R], items: Iterable[T], threads: int, ahead: int) -> Iterator[R]:
+    """Yield ``work(item)`` of every item in their order, by that many threads; no more than ``ahead`` are ahead."""
     with ThreadPoolExecutor(threads) as pool:
         coming: deque[Future[R]] = deque()
         for item in items:
             coming.append(pool.submit(work, item))
-            if len(coming) > threads:
+            if len(coming) > ahead:
                 yield coming.popleft().result()
         while coming:
             yield coming.popleft().result()

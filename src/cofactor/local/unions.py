@@ -20,6 +20,7 @@ import numpy as np
 from cofactor.local import anew
 from cofactor.local.init import random_factor
 from cofactor.local.kernels import cpu
+from cofactor.local.stacked import Stacked, Summary, stacked
 from cofactor.local.stats import normalize, shares
 from cofactor.local.threads import each, single_blas
 from cofactor.local.updates import HALS
@@ -47,8 +48,6 @@ DRAWN = 4
 leave half of what can be gained, and all rows of the clients would gain as much again."""
 FREE = 6
 """Iterations on them: drawn codes mix more than those of digits do, and more iterations would follow them."""
-TURNS = 30
-"""Steps to and fro between codes that have the gram and codes that are not negative."""
 TOL = 1e-5
 TRIED = 3
 """Pairs of components that one could stand for, and directions in which most is missed, that are tried together."""
@@ -56,53 +55,6 @@ TAKEN, BEGUN = 6, 2
 """Iterations on all clients in a start, and of each of these there, where one pair is enough."""
 RENEWALS, PAYS = 4, 1e-3
 """Most components that begin anew, and the part of what is missed that each has to gain."""
-
-
-class Stacked:
-    """Summaries padded to one rank r: factors (c x r x m), grams (c x r x r); ``rest``: what of the data they miss."""
-
-    def __init__(self, factors: Array, grams: Array, rest: float = 0.0) -> None:
-        self.factors, self.grams, self.rest = factors, grams, rest
-        self.rows = factors.reshape(-1, factors.shape[2])
-        self.square = float(np.einsum("crs,crs->", grams, factors @ factors.transpose(0, 2, 1)))
-
-    @property
-    def alive(self) -> Array:
-        """Which of the rows have codes."""
-        return np.flatnonzero(np.einsum("crr->cr", self.grams).ravel() > 0)
-
-    def widest(self, count: int) -> Array:
-        """Return the ``count`` columns with most energy ``sum_j sum_r G_j[r, r] H_j[r, :]^2``, in order."""
-        energy = np.einsum("crr->cr", self.grams).ravel() @ self.rows**2
-        return np.sort(np.argsort(-energy, kind="stable")[:count])
-
-    def columns(self, index: Array) -> Stacked:
-        """Return some columns; what the others hold is beyond them, and so part of the rest."""
-        part = Stacked(np.ascontiguousarray(self.factors[:, :, index]), self.grams)
-        part.rest = self.rest + self.square - part.square
-        return part
-
-    def drawn(self, count: int, rng: np.random.Generator) -> tuple[Stacked, Array]:
-        """Return rows ``V_j H_j`` (gram: the identity) and their codes V_j >= 0 (c x p x r) with ``V_j^T V_j ~ G_j``.
-
-        ``V_j = Q R_j`` has the gram ``R_j^T R_j = G_j`` for all Q with orthonormal columns; the nearest such V_j and
-        its positive part follow each other.
-        """
-        values, vectors = np.linalg.eigh(self.grams)
-        root = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.transpose(0, 2, 1)
-        size = np.sqrt(np.maximum(np.einsum("crr->cr", self.grams), 0))
-        V = rng.exponential(size=(len(size), count * size.shape[1], size.shape[1])) * size[:, None]
-        for _ in range(TURNS):
-            left, _, right = np.linalg.svd(V @ root.transpose(0, 2, 1), full_matrices=False)
-            V = np.maximum(left @ right @ root, 0)
-        same = np.broadcast_to(np.eye(V.shape[1]), (len(V), V.shape[1], V.shape[1]))
-        return Stacked(V @ self.factors, np.ascontiguousarray(same), self.rest), V
-
-    def stats(self, C: Array) -> Stats:
-        """Statistics of the H step: gram ``sum C^T G C``, cross ``(sum C^T G H_j)^T``."""
-        k = C.shape[2]
-        GC = (self.grams @ C).reshape(-1, k)
-        return Stats(C.reshape(-1, k).T @ GC, self.rows.T @ GC)
 
 
 class Found(NamedTuple):
@@ -172,7 +124,14 @@ class Descent:
 
 
 def search(
-    union: Stacked, rank: int, *, seed: int, restarts: int, iterations: int, drawn: int = 0, renews: bool = False
+    summaries: Sequence[Summary],
+    rank: int,
+    *,
+    seed: int,
+    restarts: int,
+    iterations: int,
+    drawn: int = 0,
+    renews: bool = False,
 ) -> Found:
     """Return the best descent, after up to ``iterations`` on all columns, and the restarts that are as good.
 
@@ -181,6 +140,7 @@ def search(
     C >= 0. With ``renews`` components of the best one may begin anew: not where seeds are to show how sure a minimum
     is. A union of no more components than the rank is its own factor.
     """
+    union = stacked(summaries)
     rng, m, alive = np.random.default_rng(seed), union.rows.shape[1], union.alive
     if len(alive) <= rank:
         H = np.vstack([union.rows[alive], random_factor(rank - len(alive), m, rng)])

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from cofactor.combine.aggregators import Calmed, Mean, factors
-from cofactor.combine.align import Lap, mean_drift, pull
+from cofactor.combine.align import Lap, in_place, mean_drift, pull
 from cofactor.local import arrays
 from cofactor.local.sketch import Sketch, left
 from cofactor.local.space import NonNegative, Space
@@ -185,14 +185,19 @@ class Averaged:
         return anchor(stats, Hb.T, self.anchor * float(np.mean(np.diag(stats.gram))))
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """Merge the factors; the drift is their mean distance to the result, components matched."""
+        """Merge the factors; the drift is their mean distance to the result, components matched.
+
+        Where a schedule has ended the matching, components have stayed where they were since: to match them anew for
+        the drift alone would cost a product of the size of a client's for each of them, in every round.
+        """
         loss = float(sum(m.arrays["loss"] for m in messages))
         if self.running and t > 0:
             return self._recalled(shared, total(messages), t)._replace(loss=loss)
         H = self.aggregator(messages, shared.factor, t)
         if self.aggregator.additive:
             return Shared(H, loss=loss)
-        return Shared(H, loss=loss, drift=mean_drift(factors(messages), H))
+        settled = self.align is not None and at(self.align, t) is None
+        return Shared(H, loss=loss, drift=mean_drift(factors(messages), H, in_place if settled else None))
 
     def _recalled(self, shared: Shared, changes: Message, t: int) -> Shared:
         """Return the state with the factor of what all clients have sent last; before the first round it is nothing."""

@@ -88,10 +88,10 @@ class Divergence:
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Begin at random entries, or at a public factor, lifted from zero."""
         H = rng.uniform(size=(self.rank, n_features)) if factor is None else np.asarray(factor)
-        H = normalize(H.astype(np.float64))
+        sent, H = np.result_type(H, np.float32), normalize(H.astype(np.float64))
         H = np.maximum(H, ALIVE * H.mean())
         sums = {name: np.zeros(shape) for name, shape in self.schema(n_features, 0).items()}
-        return Shared(H, {"pace": np.float64(0)}, {**sums, "factor": H})
+        return Shared(H.astype(sent), {"pace": np.float64(0)}, {**sums, "factor": H})
 
     def join(self, data: Data, shared: Shared, t: int, rng: np.random.Generator) -> Local:
         """Flat codes, every row new to the server."""
@@ -126,10 +126,10 @@ class Divergence:
             new = divergence.move_codes(data, new, H, self.beta, self._of_codes(data), gaps=self.gaps)
         sent = self._sums(data, new, H)
         memory: dict[str, Any] = {"before": codes, "fresh": np.zeros_like(known["fresh"])}
-        if self.changes:
-            memory |= {f"sent_{name}": a for name, a in sent.items()}
-            sent = {name: a - known[f"sent_{name}"] for name, a in sent.items()}
-        arrays = {name: a.astype(data.dtype, copy=False) if a.ndim else a for name, a in sent.items()}
+        before = {name: known[f"sent_{name}"] if self.changes else 0.0 for name in sent}
+        arrays = {name: np.asarray(a - before[name], data.dtype if a.ndim else None) for name, a in sent.items()}
+        if self.changes:  # what the server adds up, rounded: else a component that is gone would leave a rest
+            memory |= {f"sent_{name}": before[name] + a for name, a in arrays.items()}
         return Local(new, memory), Message(arrays, data.shape[0])
 
     def _first_codes(self, data: Data, local: Local, H: Array) -> Array:
@@ -158,7 +158,8 @@ class Divergence:
         step, most = exponent(self.beta) * share, MOST if self.changes else np.inf
         H = divergence.improve(point, up, np.broadcast_to(down, point.shape), step, most)
         H[H < NOTHING * H.max(initial=0)] = 0
-        loss, rising = float(sums["loss"]), float(sums["loss"]) > shared.loss
+        loss, begins = float(sums["loss"]), not old["up"].any()  # the loss of another stage is in another unit
+        rising = loss > shared.loss and not begins
         pace = 0.0 if rising or not self.momentum else float(shared.extra["pace"]) + share
         y = divergence.ahead(H, old["factor"], self.beta, pace, share).astype(summed.dtypes["up"])
         memory = {**sums, "factor": H} | ({"observed": sums["down"].any(axis=0)} if self.gaps else {})
@@ -197,10 +198,7 @@ def divergent(
     codes_penalty: tuple[float, float] = (0.0, 0.0),
     factor_penalty: tuple[float, float] = (0.0, 0.0),
 ) -> Divergence:
-    """The pooled answer under a beta-divergence (1 is Kullback-Leibler, 0 Itakura-Saito), from sums.
-
-    Penalties are ``(l1, l2)``, of every code for each feature, and of every entry of the factor for each row.
-    """
+    """Return :class:`Divergence` with penalties ``(l1, l2)``, or say what is wrong with them."""
     if not np.isfinite(beta):
         raise CofactorError(f"beta must be a finite number (1: Kullback-Leibler, 0: Itakura-Saito). Found {beta}.")
     held = Penalties(Penalty(*codes_penalty), Penalty(*factor_penalty))

@@ -161,16 +161,20 @@ def swept(method: Any, *, rounds: int, sweeps: int, turn: int = 1, share: float 
     return method if rounds == method.rounds else replace(method, rounds=rounds)
 
 
-def lengths(rounds: int, sweeps: int, share: float) -> tuple[int, int]:
-    """Return how many of the rounds are for the method itself, and how many for each of the sweeps after it.
+def lengths(rounds: int, sweeps: int, share: float) -> tuple[int, int, int]:
+    """Return how many of the rounds are for the method itself, how many sweeps follow, and the rounds of each.
 
-    Where a round is of a ``share`` of the clients, all are to be heard before a sweep changes the factor; for all
-    sweeps together there is at most half of the rounds.
+    Where a round is of a ``share`` of the clients, all are to be heard before a sweep changes the factor. For all
+    sweeps together there is at most half of the rounds: rather fewer sweeps, of which each has heard everybody, than
+    many of some of the clients at the cost of the others. Most end sooner, and then there are more.
 
-    >>> lengths(50, 3, 1.0), lengths(200, 3, 0.25), lengths(50, 3, 0.25)
-    ((47, 1), (128, 24), (26, 8))
+    >>> lengths(50, 3, 1.0), lengths(200, 10, 0.25), lengths(50, 3, 0.25), lengths(20, 3, 0.25)
+    ((47, 3, 1), (104, 4, 24), (26, 1, 24), (10, 1, 10))
     """
     if not 0 <= sweeps < rounds:
         raise CofactorError(f"sweeps: expected 0 to {rounds - 1} of the {rounds} rounds, found {sweeps}.")
-    turn = turn_of(share, rounds // (2 * sweeps)) if sweeps else 1
-    return rounds - turn * sweeps, turn
+    if not sweeps or share == 1:
+        return rounds - sweeps, sweeps, 1
+    turn = turn_of(share, rounds // 2)
+    count = max(1, min(sweeps, rounds // (2 * turn)))
+    return rounds - turn * count, count, turn

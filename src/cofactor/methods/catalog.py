@@ -16,7 +16,7 @@ from cofactor.local.updates import IPALM, MU
 from cofactor.method import Method
 from cofactor.methods.alone import Alone
 from cofactor.methods.averaged import Averaged
-from cofactor.methods.beta import divergent, gapped
+from cofactor.methods.beta import gapped
 from cofactor.methods.boolean import BOOLEAN
 from cofactor.methods.clusters import k_means, simplex
 from cofactor.methods.dp_nmf import dp_nmf
@@ -24,7 +24,7 @@ from cofactor.methods.fedmavg import fedmavg, fedmgs
 from cofactor.methods.moments import Moments, moments
 from cofactor.methods.observed import exact_als, masked_fedmavg
 from cofactor.methods.one_shot import OneShot
-from cofactor.methods.pooled import consensus, exact, oneshot, shared_own
+from cofactor.methods.pooled import consensus, exact, exact_beta, oneshot, shared_own
 from cofactor.methods.ranged import Ranged, ranged
 from cofactor.methods.sketched import BLOCKED
 from cofactor.methods.summed import Summed
@@ -159,7 +159,14 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry("oneshot", oneshot),
     Entry("consensus", consensus),
-    Entry("exact-beta", divergent, sums="majorizers of the factor"),
+    Entry(
+        "exact-beta",
+        exact_beta,
+        sums="majorizers of the factor",
+        secure_options={"start": "moments"},
+        private_options={"start": "random"},
+        started_options={"start": "random"},
+    ),
     Entry("exact-gaps", gapped, "gaps", sums="majorizers of the factor", started_options={"starts": 1}),
     Entry(
         "shared-own",

@@ -22,9 +22,13 @@ from cofactor.method import total
 from cofactor.methods.released import Released
 from cofactor.privacy import bounded, clip
 from cofactor.privacy.allowance import WHOLE, Allowance, Parts, Privacy
+from cofactor.privacy.errors import OutOfRangeError
 from cofactor.types import Array, CofactorError, Data, Message, Shared
 
 BALL = UnitBall()
+FAINT = 1e-3
+"""Shorter components are as good as erased. Codes of a row divide by their length: what the last bits of products make
+of them, which depend on how many rows there are, would be as large as codes (1e-18: 30 times the bound of a row)."""
 CLEAN = 1.5
 """Default threshold of outliers: clean rows, sparse ones too, end within 1 % of what they reach without any."""
 
@@ -48,6 +52,12 @@ class NoisyStatistics(Released):
     def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
         """Begin at a random factor, or at a public one: never at one that has seen the data."""
         return Shared(normalize(random_factor(self.rank, n_features, rng) if factor is None else factor))
+
+    def check(self, shared: Shared, n_features: int) -> None:
+        """Refuse components that are too short for codes, too; a component may be zero."""
+        super().check(shared, n_features)
+        if np.any(_faint(shared.factor) & shared.factor.any(axis=1)):
+            raise OutOfRangeError(f"components of length 0, or at least {FAINT:g}, were expected. Found shorter ones.")
 
     def sums(self, data: Data, shared: Shared, t: int) -> dict[str, Array]:
         """Codes and outliers for the broadcast factor, and their statistics: rows and codes are in unit balls."""
@@ -75,8 +85,8 @@ class NoisyStatistics(Released):
         L = lipschitz(gram)
         for _ in range(self.steps):
             H = BALL.project(np.maximum(H - (gram @ H - cross) / L, 0.0))
-        alive = H.any(axis=1, keepdims=True)  # a component that noise has erased stays as it was
-        return Shared(np.where(alive, H, shared.factor))
+        erased = _faint(H)[:, None]  # a component that noise has erased stays as it was
+        return Shared(np.where(erased, shared.factor, H))
 
     def bench(self, features: int) -> tuple[NoisyStatistics, Array]:
         """One component per feature."""
@@ -86,6 +96,11 @@ class NoisyStatistics(Released):
         """Noise of the cross statistics over ``n / k``, what one of k equal components has of them."""
         sigma = self.planned(self.rounds - 1, "cross", clients)
         return sigma * (math.sqrt(self.rank) + math.sqrt(features)) * self.rank / units
+
+
+def _faint(H: Array) -> Array:
+    """Return which components are too short for codes (k)."""
+    return np.asarray(np.linalg.norm(H, axis=1) < FAINT)
 
 
 def floored(gram: Array, floor: float) -> Array:

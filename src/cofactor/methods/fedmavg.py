@@ -23,6 +23,7 @@ from cofactor.local.init import random_factor
 from cofactor.local.refit import refit
 from cofactor.local.sets import Free, NonNegativeRows, RowSet
 from cofactor.local.stats import for_codes, for_factor, gain, lipschitz, normalize
+from cofactor.local.symmetric import mirrored, triangle
 from cofactor.method import Traits, total
 from cofactor.methods.client_level import ClientLevel, client_level
 from cofactor.methods.refusals import no_private
@@ -223,7 +224,7 @@ class FedMGS:
         stats = for_factor(data, W)
         sent = {
             "gradient": stats.gram @ H - stats.cross.T,
-            "gram": stats.gram[np.triu_indices(self.rank)],
+            "gram": triangle(stats.gram),
             "loss": np.float64(0.5 * arrays.square(data) + gain(stats, H.T)),
         }
         return Local(W), Message(sent, data.shape[0])
@@ -231,9 +232,7 @@ class FedMGS:
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Take one projected step."""
         sums, dtype = total(messages).arrays, messages[0].dtype("gradient")
-        upper = np.zeros((self.rank, self.rank))
-        upper[np.triu_indices(self.rank)] = sums["gram"]
-        L = self.gamma * lipschitz(upper + np.triu(upper, 1).T)
+        L = self.gamma * lipschitz(mirrored(sums["gram"], self.rank))
         H = shared.factor - (sums["gradient"] / L if L > 0 else 0.0)
         return Shared(_keep(self.components.project(H), shared.factor).astype(dtype), loss=float(sums["loss"]))
 

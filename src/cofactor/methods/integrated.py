@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cofactor.local import apart, arrays
+from cofactor.local.symmetric import triangle
 from cofactor.local.updates import HALS
 from cofactor.method import Traits
 from cofactor.methods.refusals import no_private
@@ -76,14 +77,15 @@ class Integrated:
         V = np.ascontiguousarray(self.update(V.T, apart.for_own(gram, cross, H, self.weight), t).T)
         half = apart.for_shared(gram, cross, V, self.weight, float(local.memory["square"]))
         sent: dict[str, Any] = {
-            "gram": half.gram[np.triu_indices(self.rank)][None],
+            "gram": triangle(half.gram)[None],
             "cross": half.cross,
             "square": np.float64(half.square),
         }
         memory: dict[str, Any] = {"own": V, "square": local.memory["square"]}
-        if self.changes:
-            memory |= {f"sent_{name}": a for name, a in sent.items()}
-            sent = {name: (a - local.memory[f"sent_{name}"]).astype(a.dtype) for name, a in sent.items()}
+        if self.changes:  # what the server adds up is rounded: of that the next change is one
+            before = {name: local.memory[f"sent_{name}"] for name in sent}
+            sent = {name: (a - before[name]).astype(a.dtype) for name, a in sent.items()}
+            memory |= {f"sent_{name}": before[name] + a for name, a in sent.items()}
         return Local(W, memory), Message(sent, data.shape[0])
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:

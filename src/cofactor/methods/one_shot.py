@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from cofactor.combine.align import mean_drift
-from cofactor.local import arrays
+from cofactor.local.brief import ROWS_PER_COMPONENT, measured
 from cofactor.local.space import NonNegative, Space
 from cofactor.method import Traits
 from cofactor.methods.client_level import ClientLevel, client_level
@@ -19,22 +19,6 @@ from cofactor.methods.wrapped import Wrapped
 from cofactor.privacy.allowance import Parts, Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Aggregator, Align, Array, CofactorError, Data, Factorizer, Local, Message, Shared
-
-ROWS_PER_COMPONENT = 2
-"""A client factorizes at a rank of at most half its rows: with more components than that, H_j is its rows."""
-
-
-def padded(
-    factorize: Factorizer, X: Data, rank: int, rng: np.random.Generator, start: Array | None = None
-) -> tuple[Array, Array]:
-    """Return (W, H) of a client alone, padded with zeros where it has too few rows for the rank."""
-    n, m = X.shape
-    W, H = arrays.zeros((n, rank), X), arrays.zeros((rank, m), X)
-    r = min(rank, n // ROWS_PER_COMPONENT, m)
-    if r > 0:
-        W[:, :r], H[:r] = factorize(X, r, rng, None if start is None else start[:r])
-        H[~W.any(axis=0)] = 0
-    return W, H
 
 
 @dataclass(frozen=True)
@@ -100,15 +84,16 @@ class OneShot:
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Factorize (once) and upload; a client of fewer than two rows sends zeros."""
-        if "factor" in local.memory:
-            W, H = local.codes, local.memory["factor"]
-        else:
+        known, W = local.memory, local.codes
+        if not known:
             start = shared.factor if self.align else None
-            W, H = padded(self.factorize, data, self._local_rank, rng, start)
+            W, H, loss = measured(self.factorize, data, self._local_rank, rng, start, space=self.space)
+            known = {"factor": H, "loss": np.float64(loss)}
+        H = known["factor"]
         sent = self.align(shared.factor, H) @ H if self.align else H
         message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
-        message.arrays["loss"] = np.float64(self.space.objective(data, W, H))
-        return Local(W, {"factor": H}), message
+        message.arrays["loss"] = known["loss"]
+        return Local(W, known), message
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Merge; the drift is the mean distance of the clients' factors to the result, components matched."""

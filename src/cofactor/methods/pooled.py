@@ -16,8 +16,10 @@ from cofactor.local.penalties import Penalties, Penalty
 from cofactor.local.updates import HALS
 from cofactor.method import Method
 from cofactor.methods.alone import Alone
+from cofactor.methods.beta import divergent
 from cofactor.methods.integrated import Integrated
 from cofactor.methods.one_shot import OneShot, Summarized
+from cofactor.methods.raced import Chosen
 from cofactor.methods.spanned import Spanned
 from cofactor.methods.staged import KEPT, Staged
 from cofactor.methods.summed import Summed
@@ -73,7 +75,9 @@ def exact(
     return _started("random" if groups is not None else start, method, local_rank=local_rank, restarts=restarts)
 
 
-def _started(start: str, method: Any, *, local_rank: int | None = None, restarts: int = RESTARTS) -> Method:
+def _started(
+    start: str, method: Any, *, local_rank: int | None = None, restarts: int = RESTARTS, stages: type[Staged] = Staged
+) -> Method:
     """Return the method after a start by name."""
     rank = method.rank
     starts: dict[str, Callable[[], Summarized | Spanned | OneShot | Twin | None]] = {
@@ -86,7 +90,7 @@ def _started(start: str, method: Any, *, local_rank: int | None = None, restarts
     if start not in starts:
         raise CofactorError(f"expected start to be one of {', '.join(starts)}; found {start!r}.")
     first = starts[start]()
-    return method if first is None else Staged(first, first.rounds or 1, method)
+    return method if first is None else stages(first, first.rounds or 1, method)
 
 
 def shared_own(rank: int, *, weight: float = 0.1, start: str = "summaries") -> Method:
@@ -94,6 +98,26 @@ def shared_own(rank: int, *, weight: float = 0.1, start: str = "summaries") -> M
     if not (np.isfinite(weight) and weight > 0):
         raise CofactorError(f"weight must be a number > 0. Found {weight}.")
     return _started(start, Integrated(rank, float(weight)))
+
+
+def exact_beta(
+    rank: int,
+    *,
+    start: str = "summaries",
+    beta: float = 1.0,
+    momentum: bool = True,
+    codes_penalty: tuple[float, float] = (0.0, 0.0),
+    factor_penalty: tuple[float, float] = (0.0, 0.0),
+) -> Method:
+    """The pooled answer under a beta-divergence (1 is Kullback-Leibler, 0 Itakura-Saito), from sums.
+
+    ``start`` as for ``exact``: summaries are of least squares, and tell clusters of rows apart all the same. Measured
+    on counts, topics and cells, most random ones end 4 to 17 % higher where clients have topics of their own. Penalties
+    are ``(l1, l2)``, of every code for each feature, and of every entry of the factor for each row. With absent clients
+    the start is random: a few clients' summaries are no better, and multiplied, what they lack comes back slowly.
+    """
+    held: dict[str, Any] = {"codes_penalty": codes_penalty, "factor_penalty": factor_penalty}
+    return _started(start, divergent(rank, beta=beta, momentum=momentum, **held), stages=Chosen)
 
 
 def _start(rank: int, local_rank: int, restarts: int) -> Summarized:

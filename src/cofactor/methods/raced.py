@@ -91,7 +91,7 @@ class Raced(Wrapped):
 
 
 class Chosen(Staged):
-    """A method after the best of some starts. With absent clients, or one by one, there is a single one.
+    """A method after a start that all clients chose: the best of some, or of their summaries. With absent ones: alone.
 
     A race in which every round has other clients says little, and what they sent before would have to be said anew.
     """

@@ -27,10 +27,13 @@ from cofactor.methods.moments import COUNT, MEAN, SEEN, Moments, first_shares, s
 from cofactor.methods.released import Released
 from cofactor.privacy import bounded, clip
 from cofactor.privacy.allowance import WHOLE, Allowance, Parts, Privacy
+from cofactor.privacy.errors import OutOfRangeError
 from cofactor.types import Array, Data, Factorizer, Message, Shared
 
 RANGE = 0.65
 """Share of the budget of Y; the moment inside its range, which is much smaller, gets what is left. Flat."""
+SKEW = 1e-4
+"""How far from orthonormal a basis may be, in single precision too."""
 WIDE = 1.2
 """``U^T y`` is clipped at this multiple of ``C sqrt(r / m)``: of random directions hardly any row loses anything."""
 
@@ -62,6 +65,13 @@ class Ranged(Released):
         """Centre, bounds, the basis, and whether a moment is released."""
         scalars: dict[str, tuple[int, ...]] = dict.fromkeys(("bound", "short", "second"), ())
         return {"center": (n_features,), "features": (n_features,), "basis": (n_features, OWN), **scalars}
+
+    def check(self, shared: Shared, n_features: int) -> None:
+        """Refuse a basis that is not orthonormal, too: a long one makes as much of last bits as of rows."""
+        super().check(shared, n_features)
+        basis = np.asarray(shared.extra["basis"], np.float64)
+        if not np.allclose(basis.T @ basis, np.eye(basis.shape[1]), rtol=0.0, atol=SKEW):
+            raise OutOfRangeError("an orthonormal 'basis' was expected. Found another.")
 
     def bounds(self, shared: Shared, t: int) -> dict[str, float]:
         """Sensitivity of every array of round t: 1; ``C c``; ``C^2``; of means ``C``."""

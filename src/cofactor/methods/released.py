@@ -18,8 +18,12 @@ from cofactor.privacy.allowance import Allowance, Parts, Privacy
 from cofactor.privacy.errors import OutOfRangeError, ShapeError
 from cofactor.types import Array, Data, Local, Message, Shared
 
-TINY, LARGEST = 1e-9, 1e9
-"""No bound of a state that a run comes to is smaller, and no number larger: no product with rows overflows."""
+TINY, LARGEST = 1e-5, 1e9
+"""No bound of a state that a run comes to is smaller, and no number larger: no product with rows overflows.
+
+The last bit of what a product makes of a row depends on how many rows there are. Against a bound of 1e-9 the last bits
+of all rows together would count as much as a row.
+"""
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from cofactor.local.columns import columns_of
 from cofactor.local.half_steps import NEGLIGIBLE, improve_codes, improve_factor, unseen
-from cofactor.local.kernels import descent
 from cofactor.local.penalties import UNPENALIZED, Penalties
-from cofactor.local.placed import beside, device_of
 from cofactor.local.refit import SOLVE
 from cofactor.local.space import NonNegative, Space
 from cofactor.local.stats import for_codes
@@ -122,7 +120,7 @@ class Summed:
         )
         told = known["fresh"] | (not self.changes)
         sent = {
-            "gram": np.outer(self._present(data), _triangle(gram)).astype(gram.dtype, copy=False),
+            "gram": np.outer(self._present(data), gram).astype(gram.dtype, copy=False),
             "cross": cross,
             "square": known["square"] @ told,
         }
@@ -136,12 +134,13 @@ class Summed:
         old, (sums, dtype) = shared.memory, self._sums(shared.memory, messages)
         point = np.asarray(shared.factor.T, dtype=np.float64, like=sums["cross"])
         momentum = float(shared.extra["momentum"])
-        H, gained, share = improve_factor(
+        H, gained, share, ahead = improve_factor(
             self._update(len(point), t),
             point,
             [(part, Stats(gram, sums["cross"][part])) for part, gram in zip(self._parts(), sums["gram"], strict=True)],
             t=t,
-            previous=old["factor"].T,
+            previous=old["factor"],
+            momentum=momentum,
             penalties=self.penalties,
             rows=float(sums.get("rows", 0.0)),
         )
@@ -155,7 +154,7 @@ class Summed:
             extra = {"momentum": np.float64(momentum / SHRINK), "restart": np.bool_(True)}
             return Shared(old["factor"].astype(dtype), extra, old, _loss(sums["square"], old["gain"]), 0.0)
         extra = {"momentum": np.float64(min(momentum * GROW, 1)), "restart": np.bool_(False)}
-        y = descent.extrapolate(H, old["factor"], momentum).astype(dtype, copy=False)
+        y = ahead.astype(dtype, copy=False)
         if lost.any():
             y[lost] = H[lost].astype(dtype)
         memory = {**sums, "factor": H, "gain": np.float64(value), "share": share}
@@ -198,7 +197,7 @@ class Summed:
         k, m = H.shape
         extra = {"momentum": np.float64(self.momentum), "restart": np.bool_(False)}
         sums: dict[str, Any] = {
-            "gram": np.zeros((len(self._parts()), k, k)),
+            "gram": np.zeros((len(self._parts()), k * (k + 1) // 2)),
             "cross": np.zeros((m, k)),
             "square": np.float64(0),
         }
@@ -215,7 +214,7 @@ class Summed:
         summed = total(messages)
         sent = summed.arrays
         sums: dict[str, Any] = {
-            "gram": np.stack([_symmetric(upper, self.rank) for upper in sent["gram"]]),
+            "gram": sent["gram"],
             "cross": sent["cross"].T,
             **{name: sent[name] for name in ("square", "price", "rows") if name in sent},
         }
@@ -248,20 +247,3 @@ def _lost(share: Array, t: int) -> Array:
 def _split(row: Array, count: int, t: int) -> Array:
     """Return ``count`` random parts of one component (count x m): no codes use them yet, so W H stays as it is."""
     return row * (np.random.default_rng([count, t]).uniform(size=(len(row), count)) < 0.5).T
-
-
-@cache
-def _upper(k: int, device: Any) -> tuple[Array, ...]:
-    """Return where the upper triangle is, on the device of what it is for."""
-    return tuple(beside(a, device) for a in np.triu_indices(k))
-
-
-def _triangle(gram: Array) -> Array:
-    """Return the upper triangle row by row."""
-    return gram[_upper(len(gram), device_of(gram))]
-
-
-def _symmetric(upper: Array, k: int) -> Array:
-    gram = np.zeros((k, k), like=upper)
-    gram[_upper(k, device_of(upper))] = upper
-    return gram + np.triu(gram, 1).T

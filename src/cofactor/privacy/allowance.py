@@ -209,7 +209,9 @@ class Allowance:
         self, shapes: Mapping[str, tuple[int, ...]], paid: Mapping[str, Release], seed: bytes
     ) -> dict[str, Array]:
         """Return the noise of a message that is only needed where somebody drops out, from its seed: by name."""
-        streams = {name: Source(seed=hashlib.sha256(seed + name.encode()).digest()) for name in shapes}
+        streams = {
+            name: Source(seed=hashlib.sha256(b"cofactor noise 2" + seed + name.encode()).digest()) for name in shapes
+        }
         return {
             name: self._mechanism(paid[name], self.parts.spare)(np.zeros(shape), streams[name])[0]
             for name, shape in shapes.items()
@@ -218,9 +220,11 @@ class Allowance:
     def spared(self, sums: Message, seeds: Collection[bytes]) -> Message:
         """Server: take out of a sum the noise that was not needed, as its seeds give it."""
         shapes = {name: np.shape(a) for name, a in sums.arrays.items()}
-        found = [self.spare(shapes, sums.cost, seed) for seed in seeds]
-        left = {name: a - sum(spare[name] for spare in found) for name, a in sums.arrays.items()}
-        return sums._replace(arrays=left, spared=len(found))
+        left = dict(sums.arrays)
+        for seed in seeds:  # one after the other: those of hundreds of clients would not fit into memory
+            spare = self.spare(shapes, sums.cost, seed)
+            left = {name: a - spare[name] for name, a in left.items()}
+        return sums._replace(arrays=left, spared=len(seeds))
 
     def _mechanism(self, release: Release, parts: float) -> Gaussian:
         return Gaussian(release.cost.multiplier, release.clip, release.cost.unit, parts)

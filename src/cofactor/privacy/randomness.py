@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,12 +13,13 @@ from cofactor.types import Array
 class Source:
     """Uniform random bits from ``os.urandom``; with ``insecure_seed`` they can be guessed and nothing is private.
 
-    With ``seed`` (32 secret bytes) they are streams of SHAKE-256, and whoever is told the seed can draw them again.
+    With ``seed`` (32 secret bytes) they are the stream of ChaCha20, and whoever is told the seed can draw them again.
     """
 
     def __init__(self, *, insecure_seed: int | None = None, seed: bytes | None = None) -> None:
-        self.insecure_seed, self._seed, self._drawn = insecure_seed, seed, 0
+        self.insecure_seed = insecure_seed
         self._rng = None if insecure_seed is None else np.random.default_rng(insecure_seed)
+        self._stream = None if seed is None else _stream(seed)
 
     @property
     def secure(self) -> bool:
@@ -27,9 +28,8 @@ class Source:
 
     def raw(self, n: int) -> bytes:
         """Return n random bytes."""
-        if self._seed is not None:
-            self._drawn += 1
-            return hashlib.shake_256(b"cofactor noise 1" + self._seed + self._drawn.to_bytes(8, "big")).digest(n)
+        if self._stream is not None:
+            return self._stream(n)
         return os.urandom(n) if self._rng is None else self._rng.bytes(n)
 
     def words(self, n: int) -> Array:
@@ -43,3 +43,9 @@ class Source:
 
     def __repr__(self) -> str:
         return "Source()" if self.secure else f"Source(insecure_seed={self.insecure_seed})"
+
+
+def _stream(seed: bytes) -> Callable[[int], bytes]:
+    from cofactor.privacy.secure_sum.primitives import stream  # needs the extra "secure"
+
+    return stream(seed)

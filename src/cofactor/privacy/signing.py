@@ -10,6 +10,11 @@ from typing import Any
 
 from cofactor.privacy.errors import MissingExtraError
 
+AFTER_A_LEAK = (
+    "they can sign lines too: compare the last hash with one that was kept elsewhere, and begin the next run, or the "
+    "next ledger, with a new key"
+)
+
 
 @dataclass(frozen=True)
 class Key:
@@ -58,7 +63,7 @@ def load(path: Path) -> Key:
     _ed25519()
     from cofactor.privacy.secure_sum import keys
 
-    return Key(keys.read_private(path).private)
+    return Key(keys.read_private(path, AFTER_A_LEAK).private)
 
 
 def _words(digest: str) -> bytes:

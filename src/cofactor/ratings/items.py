@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from cofactor.local.symmetric import triangle
 from cofactor.ratings import halves
 from cofactor.ratings.halves import ColumnStats, Layout
 from cofactor.schedules import at
@@ -100,7 +101,7 @@ def _statistics(X: Data, W: Array, H: Array, layout: Layout) -> dict[str, Any]:
     known = 0.5 * halves.known_square(X, W, H, layout) + layout.penalty(W[:, layout.code_columns])
     sums = {"gram": gram, "cross": cross, "known": np.float64(known)}
     if layout.implicit:
-        sums["every"] = halves.every(W)[np.triu_indices(layout.free)]
+        sums["every"] = triangle(halves.every(W))
     return sums
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cofactor.engines.history import Event
+from cofactor.files import undamaged
 from cofactor.records import (
     Evaluation,
     Line,
@@ -21,7 +20,6 @@ from cofactor.records import (
     RankScan,
     Release,
     load,
-    load_all,
 )
 from cofactor.select.markers import SCORES
 from cofactor.types import Array, CofactorError
@@ -84,14 +82,14 @@ def read(path: Path) -> Folder:
     folder = Folder(
         path,
         load(Manifest, path / "manifest.json"),
-        load_all(Line, path / "history.jsonl"),
+        load(list[Line], path / "history.jsonl"),
         read_factor(path / "factor.npz"),
         load(Evaluation, path / "evaluation.json"),
-        load_all(Release, path / "ledger.jsonl"),
-        load_all(Passport, files["passports"]) if "passports" in there else None,
+        load(list[Release], path / "ledger.jsonl"),
+        load(list[Passport], files["passports"]) if "passports" in there else None,
         load(RankScan, files["rank"]) if "rank" in there else None,
         load(PrivacyRecord, files["privacy"]) if "privacy" in there else None,
-        load_all(Event, path / "events.jsonl") if (path / "events.jsonl").exists() else None,
+        load(list[Event], path / "events.jsonl") if (path / "events.jsonl").exists() else None,
     )
     _check_sizes(folder)
     return folder
@@ -101,11 +99,8 @@ def read_factor(path: Path) -> Factor:
     """Read and check ``factor.npz``."""
     if not path.is_file():
         raise CofactorError(f"{path.name}: expected this file in the run folder {path.parent}, found none.")
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise CofactorError(f"{path.name}: expected a numpy archive, found damaged content ({error}).") from None
+    with undamaged(path, "a numpy archive"), np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
     if "factor" not in arrays:
         raise CofactorError(f"{path.name}: expected the array 'factor', found {sorted(arrays) or 'no arrays'}.")
     H = arrays["factor"]

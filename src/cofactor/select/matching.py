@@ -10,7 +10,7 @@ import numpy as np
 
 from cofactor.combine import summaries
 from cofactor.combine.align import Lap
-from cofactor.combine.summaries import Summary
+from cofactor.local.stacked import Summary
 from cofactor.local.stats import normalize, shares
 from cofactor.types import Array
 

@@ -12,13 +12,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from cofactor import kinds
-from cofactor.combine.summaries import Summary
 from cofactor.kinds.numbers import NON_NEGATIVE
 from cofactor.local import arrays
+from cofactor.local.brief import padded
+from cofactor.local.stacked import Summary
 from cofactor.local.stats import shares
 from cofactor.method import SERVER, rng
 from cofactor.methods.alone import Alone
-from cofactor.methods.one_shot import padded
 from cofactor.methods.summed import Summed
 from cofactor.select.matching import cosines, distances, fitted, own_match, unit
 from cofactor.types import Array, CofactorError, Data, Message
@@ -154,6 +154,13 @@ def own_from(X: Data, factor: Array, address: tuple[int, int]) -> tuple[Array, A
     return alone(X, len(factor), rng(*address, 1), start=factor.astype(X.dtype))
 
 
+def _in_single(alone: Alone, X: Data, k: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return (W, H) of a client alone, found in single precision, in which rows at a size of 1 have room: for half."""
+    size = np.sqrt(arrays.square(X) / np.prod(X.shape)) or 1.0
+    W, H = padded(alone, (X / size).astype(np.float32), k, rng)
+    return W.astype(X.dtype) * X.dtype.type(size), H.astype(X.dtype)
+
+
 def describe(
     X: Data, factor: Array, *, codes: Array, address: tuple[int, int], own: Own | None = None
 ) -> tuple[Message, Own]:
@@ -167,7 +174,9 @@ def describe(
     if own is None:
         generator = rng(*address, 0)
         drawn = draw(X, _enough(k), generator)
-        own = Own(*padded(Alone(Summed(k)), X if drawn is None else drawn.data(X), k, generator), drawn)
+        alone = Alone(Summed(k))
+        found = padded(alone, X, k, generator) if drawn is None else _in_single(alone, drawn.data(X), k, generator)
+        own = Own(*found, drawn)
     V, H = own.codes, own.factor
     norms = np.linalg.norm(factor.astype(np.float64), axis=1)
     gram, code_gram = V.T.astype(np.float64) @ V, codes.T.astype(np.float64) @ codes

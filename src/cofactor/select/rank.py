@@ -14,7 +14,7 @@ from cofactor.engines.contract import Engine
 from cofactor.engines.history import Round
 from cofactor.engines.loop import run
 from cofactor.kinds.numbers import NON_NEGATIVE
-from cofactor.methods.one_shot import ROWS_PER_COMPONENT
+from cofactor.local.brief import ROWS_PER_COMPONENT
 from cofactor.select.scan import Scan
 from cofactor.select.suggest import STABLE, choose, curves
 from cofactor.types import Array, CofactorError, Data, Shared

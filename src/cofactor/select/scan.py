@@ -13,11 +13,11 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from cofactor.combine import summaries
-from cofactor.combine.summaries import Summary
 from cofactor.local import arrays
+from cofactor.local.brief import ROWS_PER_COMPONENT
+from cofactor.local.stacked import Summary
 from cofactor.local.told import counted
 from cofactor.method import SERVER, Traits, rng
-from cofactor.methods.one_shot import ROWS_PER_COMPONENT
 from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select import cells, holdout

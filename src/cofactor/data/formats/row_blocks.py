@@ -120,7 +120,7 @@ class RowBlocks:
         slices = self.slices()
         if len(slices) <= 1:
             return ((rows, self.row_block(rows)) for rows in slices)
-        return in_turn(lambda rows: (rows, self.row_block(rows)), slices, 1)
+        return in_turn(lambda rows: (rows, self.row_block(rows)), slices, threads=1, ahead=1)
 
     def slices(self) -> list[slice]:
         """Return the rows of every block."""

@@ -66,10 +66,15 @@ class NpyRows(Dense):
         return out
 
     def _values(self, file: Any, first: int, count: int) -> Array:
+        """Return ``count`` values from value ``first`` on, read straight into their place."""
         file.seek(self.offset + first * self.dtype.itemsize)
-        values = np.fromfile(file, self.dtype, count)
-        if len(values) < count:
-            raise DataError(f"{self.path}: expected {count} values from value {first} on, found {len(values)}.")
+        values = np.empty(count, self.dtype)
+        left = values.view(np.uint8).data
+        while left and (got := file.readinto(left)):  # a read may end early
+            left = left[got:]
+        if left:
+            found = count - -(-len(left) // self.dtype.itemsize)
+            raise DataError(f"{self.path}: expected {count} values from value {first} on, found {found}.")
         return values
 
 

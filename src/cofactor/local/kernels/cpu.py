@@ -6,7 +6,7 @@ import numpy as np
 
 from cofactor.local.kernels import toys
 from cofactor.local.kernels.compiled import compiled
-from cofactor.local.threads import over_rows
+from cofactor.local.threads import by_rows, over_rows
 from cofactor.types import Array
 
 Block = tuple[int, ...]
@@ -21,6 +21,8 @@ MANY = 1280
 """Rows from which on blocks are broad."""
 
 
+PASSED = 8
+"""Multiplications that take as long as one number that passes by in memory."""
 SMALL = 1 << 16
 """Entries that are copied into the order of rows: kernels of another order would be compiled for them first."""
 
@@ -30,25 +32,30 @@ def _plain(gram: Array, cross: Array) -> tuple[Array, Array]:
     return np.ascontiguousarray(gram), np.ascontiguousarray(cross) if cross.size <= SMALL else cross
 
 
-def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> None:
-    """Run a fixed number of coordinate descent sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0, in place.
+def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> Array:
+    """Return F after so many coordinate descent sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0.
 
     Rows are independent: threads that the caller may use take some each, and no bit depends on how many there are.
     """
     (n, k), (gram, cross) = F.shape, _plain(gram, cross)
     if toys.is_toy(n, k):
         return toys.hals_sweeps(F, gram, cross, sweeps)
-    block = BROAD if n >= MANY else NARROW
-    over_rows(lambda start, stop: _sweep_rows(F, gram, cross, sweeps, start, stop, block), n, sweeps * k * k, LANE)
+    block, F = BROAD if n >= MANY else NARROW, by_rows(F)
+    out = np.empty_like(F)
+    over_rows(lambda start, stop: _sweep_rows(out, F, gram, cross, sweeps, start, stop, block), n, sweeps * k * k, LANE)
+    return out
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
-def _sweep_rows(F: Array, gram: Array, cross: Array, sweeps: int, first: int, last: int, block: Block) -> None:
-    """Sweep over rows ``first:last``: a block is transposed, so that every instruction works on many rows at once.
+def _sweep_rows(
+    out: Array, F: Array, gram: Array, cross: Array, sweeps: int, first: int, last: int, block: Block
+) -> None:
+    """``out`` are rows ``first:last`` of F after the sweeps.
 
-    Four components are taken at a time: what all others leave of them is one small product, in which a value that was
-    loaded serves four times; among the four, each sees the others as they are then. Padding makes each row's
-    arithmetic the same wherever it stands: stacking clients changes no bit.
+    A block is transposed, so that every instruction works on many rows at once. Four components are taken at a time:
+    what all others leave of them is one small product, in which a value that was loaded serves four times; among the
+    four, each sees the others as they are then. Padding makes each row's arithmetic the same wherever it stands:
+    stacking clients changes no bit.
     """
     k = F.shape[1]
     padded = (k + 3) // 4 * 4
@@ -75,7 +82,7 @@ def _sweep_rows(F: Array, gram: Array, cross: Array, sweeps: int, first: int, la
                 _settle(T, G, inverse, R1, j + 1, j, j + 2, j + 3, block)
                 _settle(T, G, inverse, R2, j + 2, j, j + 1, j + 3, block)
                 _settle(T, G, inverse, R3, j + 3, j, j + 1, j + 2, block)
-        _turn_out(F, T, start, rows)
+        _turn_out(out, T, start, rows)
 
 
 @compiled(error_model="numpy")
@@ -126,17 +133,19 @@ def _settle(T: Array, G: Array, inverse: Array, rest: Array, j: int, a: int, b: 
             T[j, r] = new if new > 0 else 0
 
 
-def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> None:
+def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> Array:
     """Like :func:`hals_sweeps`, but each row stops once a sweep moves it by at most ``tol`` times its norm."""
     (n, k), (gram, cross) = F.shape, _plain(gram, cross)
     if toys.is_toy(n, k):
         return toys.hals_sweeps(F, gram, cross, sweeps, tol)
-    over_rows(lambda start, stop: _solve_rows(F, gram, cross, sweeps, tol, start, stop), n, sweeps * k * k // 4, LANE)
+    out = np.array(F, order="C")
+    over_rows(lambda start, stop: _solve_rows(out, gram, cross, sweeps, tol, start, stop), n, sweeps * k * k // 4, LANE)
+    return out
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
 def _solve_rows(F: Array, gram: Array, cross: Array, sweeps: int, tol: float, first: int, last: int) -> None:
-    """Solve rows ``first:last``; the gradient of a row is carried along, so a coordinate that stays costs nothing."""
+    """Solve rows ``first:last`` in place; the gradient of a row is carried: a coordinate that stays costs nothing."""
     k = F.shape[1]
     gradient = np.empty(k, F.dtype)
     inverse = np.zeros(k, F.dtype)
@@ -169,19 +178,20 @@ def _solve_rows(F: Array, gram: Array, cross: Array, sweeps: int, tol: float, fi
 
 def extrapolate(new: Array, old: Array, momentum: float) -> Array:
     """Return ``[new + momentum (new - old)]_+``."""
-    return (toys.extrapolate if new.size <= SMALL else _extrapolate)(new, old, momentum)
+    if new.size <= SMALL:
+        return toys.extrapolate(new, old, momentum)
+    out, beta = np.empty_like(new), new.dtype.type(momentum)
+    over_rows(lambda start, stop: _extrapolate(out, new, old, beta, start, stop), len(new), PASSED * new.shape[1])
+    return out
 
 
 @compiled(error_model="numpy")
-def _extrapolate(new: Array, old: Array, momentum: float) -> Array:
-    """Return ``[new + momentum (new - old)]_+`` in one pass."""
-    y = np.empty_like(new)
-    beta = new.dtype.type(momentum)
-    for i in range(new.shape[0]):
+def _extrapolate(out: Array, new: Array, old: Array, momentum: float, first: int, last: int) -> None:
+    """``out`` is ``[new + momentum (new - old)]_+`` in rows ``first:last``, in one pass."""
+    for i in range(first, last):
         for j in range(new.shape[1]):
-            v = new[i, j] + beta * (new[i, j] - old[i, j])
-            y[i, j] = v if v > 0 else 0
-    return y
+            v = new[i, j] + momentum * (new[i, j] - old[i, j])
+            out[i, j] = v if v > 0 else 0
 
 
 def hals_metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> None:

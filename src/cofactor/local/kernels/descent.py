@@ -20,13 +20,8 @@ def hals(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0.0) -> 
     if isinstance(cross, Placed):
         own = [placed(a, cross.tensor.device).astype(F.dtype, copy=False).tensor for a in (F, gram, cross)]
         return Placed(tensor_sweeps.hals(*own, sweeps, tol))
-    out = np.array(F, order="C")
-    gram, cross = (np.asarray(a, dtype=out.dtype) for a in (gram, cross))
-    if tol > 0:
-        cpu.hals_solve(out, gram, cross, sweeps, tol)
-    else:
-        cpu.hals_sweeps(out, gram, cross, sweeps)
-    return out
+    gram, cross = (np.asarray(a, dtype=F.dtype) for a in (gram, cross))
+    return cpu.hals_solve(F, gram, cross, sweeps, tol) if tol > 0 else cpu.hals_sweeps(F, gram, cross, sweeps)
 
 
 def extrapolate(new: Array, old: Array, momentum: Any) -> Array:

@@ -50,8 +50,9 @@ def scatter_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Arra
     asks = length >= LONG and length * out.shape[0] > LARGE
     for i in range(B.shape[0]):
         row, begin, end = B[i], indptr[i], indptr[i + 1]
-        if some:
+        if first > 0:
             begin = _place(indices, begin, end, first)
+        if last < out.shape[0]:
             end = _place(indices, begin, end, last)
         known = end if some else indices.size  # values of this thread, also those of the next rows
         for e in range(begin, end):

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from cofactor.local.kernels.compiled import compiled
-from cofactor.local.threads import each, worth
+from cofactor.local.threads import by_rows, each, worth
 from cofactor.types import Array, Data
 
 SAMPLE = 1 << 10
@@ -27,7 +27,7 @@ TOY = 1 << 12
 
 def times(X: Data, B: Array) -> Array:
     """``X B`` (n x k) for X in CSR or CSC (n x m) and a dense B (m x k)."""
-    B = np.ascontiguousarray(B, dtype=X.dtype)
+    B = by_rows(B.astype(X.dtype, copy=False))
     if X.nnz * B.shape[1] <= TOY:
         return X @ B
     along = (X.indptr, X.indices, X.data)

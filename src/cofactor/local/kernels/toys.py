@@ -19,13 +19,13 @@ def is_toy(n: int, k: int) -> bool:
     return k <= COMPONENTS and n >= LEAST_ROWS and n * k * k <= CELLS
 
 
-def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0.0) -> None:
-    """Run coordinate descent sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0, in place.
+def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0.0) -> Array:
+    """Return F after coordinate descent sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0.
 
     With ``tol`` > 0 each row stops once a sweep moves it by at most ``tol`` times its norm.
     """
     k = F.shape[1]
-    T, C = np.ascontiguousarray(F.T), np.ascontiguousarray(cross.T)
+    T, C = np.array(F.T, order="C"), np.ascontiguousarray(cross.T)
     going = np.ones(F.shape[0], bool)
     for _ in range(sweeps):
         old = T.copy() if tol > 0 else T
@@ -41,7 +41,7 @@ def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0
             going &= ((T - old) ** 2).sum(0) > tol * tol * (T * T).sum(0)
             if not going.any():
                 break
-    F[...] = T.T
+    return np.ascontiguousarray(T.T)
 
 
 def hals_metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> None:

@@ -22,6 +22,7 @@ from cofactor.privacy.owned import OWNER_ONLY
 from cofactor.privacy.secure_sum import primitives
 
 PRIVATE, PUBLIC = ".key", ".pub"
+TELL_ALL = "make a new key and give the new .pub file to all clients"
 
 
 class KeyPair(NamedTuple):
@@ -64,10 +65,10 @@ def fingerprint(public: bytes) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
-def read_private(path: Path | str) -> KeyPair:
-    """Read the private key of a client; one that others may read is refused."""
+def read_private(path: Path | str, advice: str = TELL_ALL) -> KeyPair:
+    """Read the private key of a client; one that others may read is refused, with advice if somebody has."""
     file = Path(path)
-    text = owned.read(file, "the private key of a client", "make a new key and give the new .pub file to all clients")
+    text = owned.read(file, "the private key of a client", advice)
     try:
         return KeyPair(*primitives.read_private_text(text))
     except ValueError:

@@ -7,7 +7,7 @@ key is bound to the session tag and its purpose, and is used once.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -138,8 +138,13 @@ def unseal(key: bytes, box: bytes, *, context: bytes) -> bytes:
 
 def mask(key: bytes, size: int) -> Array:
     """Return ``size`` pseudo-random 64-bit words: the ChaCha20 stream of the key."""
-    stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
-    return np.frombuffer(stream.update(bytes(8 * size)), dtype="<u8")
+    return np.frombuffer(stream(key)(8 * size), dtype="<u8")
+
+
+def stream(key: bytes) -> Callable[[int], bytes]:
+    """Return what gives the next n bytes of the ChaCha20 stream of a key, which must have no other use."""
+    encryptor = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+    return lambda n: encryptor.update(bytes(n))
 
 
 def _signed(tag: bytes, client: int, words: tuple[bytes, ...]) -> bytes:

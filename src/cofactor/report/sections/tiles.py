@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from cofactor.files import undamaged
 from cofactor.kinds.zero_one import COUNTS, PANELS
 from cofactor.report import pictures
 from cofactor.report.contents import Folder
@@ -47,7 +48,7 @@ def tiles(folder: Folder) -> list[Tile] | None:
 
 def _counts(file: Path) -> Array | None:
     """Read support and hits (2 x k); None in folders that do not have them yet."""
-    with np.load(file, allow_pickle=False) as arrays:
+    with undamaged(file), np.load(file, allow_pickle=False) as arrays:
         return np.stack([arrays[name] for name in COUNTS]) if set(COUNTS) <= set(arrays) else None
 
 
@@ -60,5 +61,5 @@ def view(folder: Folder) -> list[View]:
 
 
 def _panels(file: Path) -> list[tuple[str, str]]:
-    with np.load(file, allow_pickle=False) as arrays:
+    with undamaged(file), np.load(file, allow_pickle=False) as arrays:
         return [(name, pictures.data_uri(arrays[name])) for name in PANELS]
