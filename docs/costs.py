@@ -98,7 +98,15 @@ LINES = [
         "16*n*m*k",
         lambda t, last: t >= 20,
     ),
-    Line(("exact-beta",), "every", "b*(k*m + k) + 16", "b*k*m + 8", "16*n*m*k"),
+    Line(("exact-beta",), "1", "b*(2*k*m + 4*k**2) + 16", "b*k*m", START, first),
+    Line(
+        ("exact-beta",),
+        "2, 3, …",
+        "b*(k*m + k) + 16",
+        "b*k*m + 8",
+        "16*n*m*k",
+        later,
+    ),
     Line(
         (*FNMF, "fedavg", "fedprox", "syn-sd", "asyn-sd"),
         "every",

@@ -25,8 +25,10 @@ LIMITS = """## Where the limits are
   the multiplications of its products, and the gram of the codes for its loss, as many again. At the speed of BLAS these
   two alone make it 1.3; what is left are generators for the sketches and passes over arrays, in a millisecond or two.
 - A round from disk multiplies every value 2k times; blocks are of 4 MB, which stay in cache from the read to both
-  products. Of a file of 1 GB in the page cache, k = 10, on one thread: reading took .39 s, the two bare products of
-  blocks that are in cache .27 s, and a round .85 s.
+  products. Of a file of 1 GB in the page cache, k = 10, reading took .12 to .24 s over four runs (why it varies was not
+  looked into), and a round of two threads .23, .25 and, beside another process, .46 s: 1.9, 1.03 and 2.2 of reading.
+  One without `np.fromfile` and with blocks that wait for threads was compared in turn with the code before on 240 MB,
+  not undisturbed: 73 and 140 ms in the median of five, 60 and 80 at least; either change alone 73 to 80 at least.
 - On text the end of a fit depends on the start by some hundredths of a percent: fifteen ways to make one from singular
   vectors ended between .2 % below and .13 % above scikit-learn's error on four matrices of text, and none of them was
   below it on all four. One part of each singular vector is the start from 2000 features on, where it reached that error
@@ -45,10 +47,13 @@ LIMITS = """## Where the limits are
   took 1.2 to 4 times as long to gather, and with a copy of X in that order .85: not worth twice the memory. Asking for
   rows before they are needed takes 13 % off the scattering (29 to 25 ms), and nothing off the gathering.
 - A second thread halves the gathering where it gets a core at once: both halves side by side took 10.9 ms at best, one
-  of them alone 11.7, and on a busy machine both took 20 in the median. There (load 16, before other processes), in
-  turn, a sparse round of two threads took .86 to .99 of scipy's products, and the code before requests, broad blocks
-  and shared grams 1.02 to 1.05; of one thread 1.16 to 1.19 and 1.31 to 1.35. The table of two threads above is of that
-  code, on an idle machine.
+  of them alone 11.7, and on a busy machine both took 20 in the median. In turn, on a machine nearly idle, a sparse
+  round of two threads took .74 and .77 of scipy's products, where the code before shared passes over the factors took
+  .91 and .95; the table above is of a machine that had nothing else to do. Of 53 ms the scattering takes 15, the
+  sweeps 14, the gathering 13, three grams 5, and 6 are one thread's.
+- Threads get equal halves, so that the slower core decides. Both tables of two threads were measured twice: beside
+  other processes (load 2.3) they gave 1.02 and 1.24, two threads no faster than one, and then, at load 1.2, what they
+  show. Another sparse run gave 1.25 beside a process that had one of the two cores.
 - Where a sparse round of one thread goes, in ms of 92: gathering 22, scattering 24, sweeps 24, three grams 7, the rest
   are passes over the two factors. Of a dense one in double precision, of 219: products 198, sweeps 14, gram 3, passes
   over the codes 2, all else 2.
@@ -59,13 +64,16 @@ LIMITS = """## Where the limits are
   of the wall in single precision, by two of ours 30 + 29 (one thread: 62 + 55), and a round 88 and 70 ms (126), .55 of
   one thread. The table of threads above is one run of seven: .54 to .72, where two of BLAS took .61 and
   .77.
-- A round on an H200 of 70000 x 784 pixels, k = 50, takes 4.7 ms, of which the device is busy for 1.8: about 150 kernels
-  are launched one by one. The server looks at the loss of every round, so that only parts of a round could be a graph.
-- Ten clients begin by default at one upload of what each finds alone, which saves rounds, not seconds: in seconds they
-  take 2 to 6 times as long as one client. From `start="svd"` they took 1.0 (tf-idf), 1.5 (`cbcl_faces`), 1.7
-  (`bbc_news`) and 4 times (digits, whose rounds take a millisecond) as long as one client.
-- Matrices of a hundred rows are fitted in ten milliseconds, most of which nobody multiplies in: there scikit-learn's
-  loop is as fast or faster.
+- A round on an H200 of 70000 x 784 pixels, k = 50, takes 2.4 to 2.7 ms, of which the device is busy for 1.8. The server
+  looks at the loss of every round, so that only parts of a round are CUDA graphs.
+- Ten clients begin by default at one upload of what each finds alone, which saves rounds, not seconds. Whole fits of
+  ten clients over those of one, to their own ends, one thread, CPU beside other work, even and sorted by label: digits
+  2.7 and 2.6 (rounds of a millisecond), `cbcl_faces` (by brightness) 1.1 and 1.6, newsgroups tf-idf 1.6 and 2.1, counts
+  1.5 and 1.4, `tdt2_top30` .6 and .6, MNIST .6 and .5. Stepped as one they would take 1.7, 1.3 and 1.6 at most, and no
+  longer be those of other engines to the bit.
+- A round takes .4 to .7 ms where there is little to multiply, most of it in Python; an iteration of scikit-learn's
+  loop takes .02 to .08 there. To its final error (CPU, beside other work): `iris` 3.4, `tic_tac_toe` 2.8, `wine` 2.3,
+  `tcga_breast_mirna` 2.1, `tcga_breast_mrna` 1.5 and `gene_all_aml` 1.4 times its time, which is 2 to 14 ms.
 """
 GROWTH = """## Growth
 
