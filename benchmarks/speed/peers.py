@@ -18,7 +18,9 @@ from cofactor.combine import barycenter
 from cofactor.data import datasets
 from cofactor.engines.inline import Inline
 from cofactor.methods import catalog
+from cofactor.methods.build import Facts, build
 from cofactor.metrics import relative_error
+from cofactor.plan import Plan
 
 FEW, MANY = 4, 24
 """Two lengths of a run: their difference is the cost of iterations without set-up."""
@@ -115,7 +117,7 @@ def races(name: str, k: int, *, all_peers: bool = False) -> dict[str, Any]:
         def race() -> float:
             begin = time.process_time()
             reached = lambda line, shared: line.stage > 0 and 2 * line.loss <= target**2 * square  # noqa: E731
-            method = catalog.make("exact", k, **({"start": "svd"} if clients == 1 else {}))  # as by default
+            method = build("exact", k, Plan(200), Facts(clients, X.shape[1], X.shape[0]))[0]
             end = run(method, Xs, rounds=200, stop=None, callbacks=[reached], engine=Inline(workers=1)).history[-1]
             return time.process_time() - begin if reached(end, None) else float("inf")
 

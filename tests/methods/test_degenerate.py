@@ -8,6 +8,7 @@ from cofactor import metrics, run
 from cofactor.data import synthetic
 from cofactor.method import SERVER, rng
 from cofactor.methods import catalog
+from cofactor.methods.summed import Summed
 from cofactor.types import CofactorError
 
 EVERY = pytest.mark.parametrize("name", catalog.names())
@@ -156,3 +157,18 @@ def test_single_feature_works(name):
     result = run(catalog.make(name, 1), Xs, rounds=3)
     np.testing.assert_allclose(result.factor, [[1.0]])
     np.testing.assert_allclose(np.concatenate(result.codes).ravel(), [2.0] * 9 + [1.0] * 8)
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_no_component_grows_out_of_range_in_a_long_run(seed):
+    """Its length is free, since codes answer to it, and extrapolation carried it away: 12 000 and 110 000, and on."""
+    drawn = np.random.default_rng(seed)
+    X = drawn.gamma(0.5, size=(60, 4)) @ drawn.gamma(0.3, size=(4, 170)) + 0.02 * drawn.random((60, 170))
+    longest = []
+
+    def look(line, shared):
+        longest.append(np.linalg.norm(shared.memory["factor"], axis=1).max())
+        return False
+
+    run(Summed(12), [X], rounds=400, stop=0.0, seed=seed, callbacks=[look])
+    assert max(longest) < 5e3

@@ -7,7 +7,9 @@ from scipy import sparse
 from cofactor import FederatedNMF, run
 from cofactor.local.stats import normalize
 from cofactor.methods import catalog
+from cofactor.methods.build import Facts, build
 from cofactor.methods.spanned import WIDE, Spanned
+from cofactor.plan import Plan
 
 
 @pytest.fixture
@@ -46,10 +48,13 @@ def test_directions_that_are_not_there_are_drawn():
     assert FederatedNMF(1, random_state=0).fit(X).reconstruction_err_ < 1e-6
 
 
-def test_it_is_the_start_of_one_client_only():
-    entry = catalog.CATALOG["exact"]
-    assert entry.alone_options == {"start": "svd"}
-    assert entry.default("start") == "summaries"
+@pytest.mark.parametrize(
+    ("clients", "rows", "features", "start"),
+    [(1, 900, 50, "summaries"), (1, 900, WIDE, "svd"), (1, 15, 50, "svd"), (3, 900, WIDE, "summaries")],
+)
+def test_it_is_the_start_of_one_client_with_wide_data_or_few_rows(clients, rows, features, start):
+    made = build("exact", 4, Plan(), Facts(clients, features, rows))[0]
+    assert made == catalog.make("exact", 4, start=start)
 
 
 def test_wide_data_give_one_part_of_each_singular_vector(rng):

@@ -22,7 +22,8 @@ FIRST_SWEEPS = 10
 NEGLIGIBLE = 1e-14
 """Share of the energy ``|W_l|^2 |H_l|^2`` of the strongest component under which one counts as vanished."""
 
-
+FAR = 1e3
+"""How long, or short, a component of the factor may become before extrapolation leaves its length alone."""
 TINY = np.finfo(np.float64).tiny
 
 
@@ -132,7 +133,22 @@ def improve_factor(
     whole = all(isinstance(part, slice) for part, _ in parts)
     steady = whole and _is_steady(update, penalties)
     H, gained, share = replayed(improved, None, update, *given) if steady else improved(*given)
-    return Renewed(H, gained, share, descent.extrapolate(H, previous, momentum))
+    return Renewed(H, gained, share, _ahead(H, previous, momentum))
+
+
+def _ahead(H: Array, previous: Array, momentum: float) -> Array:
+    """Return H (k x m) extrapolated beyond the previous one; components whose length has strayed keep it.
+
+    ``W_l H_l`` does not depend on the length of H_l, and codes answer to it: with a momentum above 1/2 a component that
+    has grown by 1 + g grows by more in the next round, its codes shrink, and in the end both leave the range of single
+    precision. Extrapolated at one length the growth is ``momentum g``, and ends.
+    """
+    size = np.sqrt(np.einsum("km,km->k", H, H))
+    strayed = (size > FAR) | (size * FAR < 1)
+    if momentum > 0 and strayed.any():
+        before = np.sqrt(np.einsum("km,km->k", previous, previous))
+        previous = previous * np.where(strayed, size / np.maximum(before, TINY), 1.0)[:, None]
+    return descent.extrapolate(H, previous, momentum)
 
 
 def _is_steady(update: Update, penalties: Penalties) -> bool:

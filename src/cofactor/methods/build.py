@@ -199,7 +199,7 @@ def _named(entry: Entry, rank: int, plan: Plan, facts: Facts, options: Mapping[s
     """Make the method of an entry; what is given goes before what follows from the plan."""
     _refuse(entry, plan, options)
     known: dict[str, Any] = {
-        **(entry.alone_options if facts.clients == 1 else {}),
+        **(entry.alone(rank, facts.rows, facts.features) if facts.clients == 1 else {}),
         **(entry.secure_options if plan.secure else {}),
         **(entry.private_options if plan.privacy is not None else {}),
         "rounds": plan.rounds,

@@ -24,7 +24,7 @@ from cofactor.methods.fedmavg import fedmavg, fedmgs
 from cofactor.methods.moments import Moments, moments
 from cofactor.methods.observed import exact_als, masked_fedmavg
 from cofactor.methods.one_shot import OneShot
-from cofactor.methods.pooled import consensus, exact, exact_beta, oneshot, shared_own
+from cofactor.methods.pooled import consensus, exact, exact_beta, of_one_client, oneshot, shared_own
 from cofactor.methods.ranged import Ranged, ranged
 from cofactor.methods.sketched import BLOCKED
 from cofactor.methods.summed import Summed
@@ -107,9 +107,9 @@ class Entry:
 
     ``sums`` is what clients send where the server needs only the sum of it ("" where it needs every message);
     ``streams`` says that clients may answer one by one, ``private`` that it adds noise and needs a budget.
-    ``alone_options``, ``secure_options`` and ``private_options`` are what options are, unless they are given, where
-    there is one client, where only sums may be seen, and where nothing may be seen without noise; ``started_options``,
-    where a start is given, which its own would replace.
+    ``secure_options`` and ``private_options`` are what options are, unless they are given, where only sums may be seen,
+    and where nothing may be seen without noise; ``started_options``, where a start is given, which its own would
+    replace; ``alone(rank, rows, features)``, where there is one client.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Entry:
     sums: str = ""
     streams: bool = False
     private: bool = False
-    alone_options: Mapping[str, Any] = field(default_factory=dict)
+    alone: Callable[[int, int | None, int | None], Mapping[str, Any]] = lambda rank, rows, features: {}
     secure_options: Mapping[str, Any] = field(default_factory=dict)
     private_options: Mapping[str, Any] = field(default_factory=dict)
     started_options: Mapping[str, Any] = field(default_factory=dict)
@@ -152,7 +152,7 @@ ENTRIES: tuple[Entry, ...] = (
         "exact",
         exact,
         sums=STATISTICS,
-        alone_options={"start": "svd"},
+        alone=of_one_client,
         secure_options={"start": "moments"},
         private_options={"start": "random"},
         started_options={"start": "random"},

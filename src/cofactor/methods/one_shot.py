@@ -121,8 +121,9 @@ class Summarized(Wrapped):
     """One upload of mergeable summaries; the server keeps what its search has told of the components.
 
     ``method`` is a :class:`OneShot` with a :class:`~cofactor.combine.aggregators.Union`. In the server's memory are
-    the ``share`` of every component in what the summaries explain, and its ``stability`` over restarts; of a consensus
-    the ``clustergram`` too. ``short`` counts clients with too few rows for a summary of as many components as the rank.
+    the ``share`` of every component in what the summaries explain, and, of several clients, its ``stability`` over
+    restarts; of a consensus the ``clustergram`` too. ``short`` counts clients with too few rows for a summary of as
+    many components as the rank.
 
     Clients draw the same in every run, so that every seed gives the same components: how far others would be as good is
     what restarts tell, on the union.
@@ -140,7 +141,9 @@ class Summarized(Wrapped):
         if found is None:
             return self.method.aggregate(shared, messages, t)
         order = np.argsort(-found.share, kind="stable")
-        known = {"share": found.share, "stability": found.stability, "silhouette": found.silhouette}
+        known = {"share": found.share, "silhouette": found.silhouette}
+        if len(messages) > 1:  # restarts on what a single client found from one start know nothing of its others
+            known["stability"] = found.stability
         memory = {name: a[order] for name, a in known.items() if a is not None}
         if found.clustergram is not None:
             memory["clustergram"] = found.clustergram
