@@ -49,12 +49,12 @@ def test_directions_that_are_not_there_are_drawn():
 
 
 @pytest.mark.parametrize(
-    ("clients", "rows", "features", "start"),
-    [(1, 900, 50, "summaries"), (1, 900, WIDE, "svd"), (1, 15, 50, "svd"), (3, 900, WIDE, "summaries")],
+    ("clients", "rows", "features", "options"),
+    [(1, 900, 50, {"restarts": 8}), (1, 900, WIDE, {"start": "svd"}), (1, 15, 50, {"start": "svd"}), (3, 9, WIDE, {})],
 )
-def test_it_is_the_start_of_one_client_with_wide_data_or_few_rows(clients, rows, features, start):
+def test_it_is_the_start_of_one_client_with_wide_data_or_few_rows(clients, rows, features, options):
     made = build("exact", 4, Plan(), Facts(clients, features, rows))[0]
-    assert made == catalog.make("exact", 4, start=start)
+    assert made == catalog.make("exact", 4, **options)
 
 
 def test_wide_data_give_one_part_of_each_singular_vector(rng):
