@@ -131,13 +131,16 @@ FORMS: dict[str, tuple[Callable[[Array], Any], dict[str, Any]]] = {
     "AnnData": (annotated, {"layer": "counts"}),
     "frame": (lambda X: pd.DataFrame(X, columns=list("abcdef")), {"prepare": "library,log1p"}),
     "sparse, prepared": (sparse.csr_matrix, {"prepare": "library,log1p"}),
+    "dp-nmf": (np.asarray, {"method": "dp-nmf", "rounds": 2}),
+    "dp-range": (sparse.csr_matrix, {"method": "dp-range"}),
 }
 
 
 @pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize("name", FORMS)
 def test_fits_of_neighbours_say_the_same(name: str) -> None:
-    """A row out of range made arithmetic warn, where the client found its codes and errors, or prepared its rows."""
+    """A row out of range made arithmetic warn: where the client found its codes and errors, or prepared its rows, and
+    where errors of all clients became one, which is no number then."""
     form, more = FORMS[name]
 
     def told(X: Array) -> list[Any]:
