@@ -620,6 +620,15 @@ def test_a_server_that_lies_learns_no_row_from_what_a_private_client_fails_at(tm
     assert told == [{"run": "r1", "seq": 3, "no": "failed"}] * 3
 
 
+@pytest.mark.parametrize("settings", [{"method": "dp-moments"}, {"method": "dp-nmf", "prepare": "library"}])
+def test_features_that_a_client_lacks_are_as_the_terms_say(tmp_path, settings):
+    """Where a server said that some may be lacking, a client with a row failed, and one without rows answered."""
+    for rows in (0, 1, 20):
+        job, order = settled_job(tmp_path / str(rows), np.ones((rows, 5)), **settings)
+        assert said(job, "settle", {**order, "union": True}, seq=2)["no"] == "order"
+        assert "v" in said(job, "settle", order, seq=3)
+
+
 def test_steps_of_single_rows_are_as_the_terms_say_whatever_the_server_has_learned(tmp_path):
     """A target of its own made rows of some size overflow, and the client then said that its data cannot be used."""
     for size in (1.0, 1e-290):
