@@ -139,7 +139,7 @@ FORMS: dict[str, tuple[Callable[[Array], Any], dict[str, Any]]] = {
 @pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize("name", FORMS)
 def test_fits_of_neighbours_say_the_same(name: str) -> None:
-    """A row out of range made arithmetic warn where the client found its codes and errors, where it prepared its rows, and
+    """A row out of range made arithmetic warn where clients found codes and errors, where they prepared their rows, and
     where errors became one. And codes and errors were on the page that a notebook shows of every model."""
     form, more = FORMS[name]
 
