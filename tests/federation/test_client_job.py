@@ -1,8 +1,10 @@
 """A client and its policy in this process: what it refuses, what it says, and what stays with it."""
 
 import errno
+import itertools
 import json
 import os
+import secrets
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +33,8 @@ from cofactor.methods import catalog
 from cofactor.methods.build import Facts
 from cofactor.plan import Plan
 from cofactor.privacy import account
+from cofactor.privacy.secure_sum import packing
+from cofactor.privacy.secure_sum.protocol import terms_of as terms_of_sum
 from cofactor.select.markers import SCORES
 from cofactor.types import CofactorError, DataError
 
@@ -90,6 +94,25 @@ def test_a_private_round_leaves_a_client_once_whatever_the_server_says(tmp_path)
         isinstance(unpack(frame).get("v"), dict) and "answer" in unpack(frame)["v"] for frame in refused.value.heard
     )
     assert policy.spent(tmp_path / "alice") == {"r1": pytest.approx(1.0, rel=1e-6)}
+
+
+def test_a_round_that_a_client_refuses_to_release_again_is_in_no_sum_under_masks(tmp_path):
+    """The refusal came when the message lay ready for the sum: with fresh noise, and as often as the server liked."""
+    terms, orders = terms_of(method="dp-moments", epsilon=1.0, delta=1e-6, rounds=None, secure=True), itertools.count(1)
+    federation(tmp_path, blocks(), terms)
+    jobs = [ClientJob(json.loads(json.dumps(terms.plain())), Own.read(tmp_path / name)) for name in NAMES]
+    registry = {}
+    for j, job in enumerate(jobs):
+        for op, order in (("hello", None), ("settle", settle_order(number=j)), ("do", ["new_keys", None])):
+            answer = said(job, op, order, seq=next(orders))["v"]
+        registry |= answer
+    method = jobs[0].member.method
+    state, schema = method.start(20, np.random.default_rng(0)).broadcast(), method.schema(20, 0)
+    step = {"t": 0, "counted": -1, "shared": state, "work": ["bring", schema]}
+    assert [said(job, "step", step, seq=next(orders))["no"] for job in jobs] == ["released"] * 4
+    sum_ = terms_of_sum(secrets.token_bytes(16), (0, 1, 2, 3), packing.size(schema))
+    told = [said(job, "do", ["answer", sum_, registry, {j: None}], seq=next(orders)) for j, job in enumerate(jobs)]
+    assert [one["v"] for one in told] == [{}] * 4  # there is nothing to add
 
 
 def test_of_two_private_runs_at_once_the_second_sees_what_the_first_costs(tmp_path, monkeypatch):
@@ -595,6 +618,15 @@ def test_a_server_that_lies_learns_no_row_from_what_a_private_client_fails_at(tm
         assert "v" in said(job, "finish", {"factor": np.full((3, 5), 1e308)}, seq=4)  # nor at the end
         assert said(job, "finish", {"factor": np.ones((9, 5))}, seq=5)["no"] == "order"
     assert told == [{"run": "r1", "seq": 3, "no": "failed"}] * 3
+
+
+@pytest.mark.parametrize("settings", [{"method": "dp-moments"}, {"method": "dp-nmf", "prepare": "library"}])
+def test_features_that_a_client_lacks_are_as_the_terms_say(tmp_path, settings):
+    """Where a server said that some may be lacking, a client with a row failed, and one without rows answered."""
+    for rows in (0, 1, 20):
+        job, order = settled_job(tmp_path / str(rows), np.ones((rows, 5)), **settings)
+        assert said(job, "settle", {**order, "union": True}, seq=2)["no"] == "order"
+        assert "v" in said(job, "settle", order, seq=3)
 
 
 def test_steps_of_single_rows_are_as_the_terms_say_whatever_the_server_has_learned(tmp_path):

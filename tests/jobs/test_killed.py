@@ -33,6 +33,7 @@ from cofactor.methods.client_level import ClientLevel
 from cofactor.methods.moments import Moments
 from cofactor.privacy import account, spend
 from cofactor.privacy.errors import DamagedLedgerError, LedgerError, ReleasedError, UnsignedLedgerError
+from cofactor.privacy.secure_sum import keys
 
 
 @pytest.fixture(scope="module")
@@ -365,6 +366,26 @@ def test_a_run_that_began_with_a_ledger_does_not_go_on_without(home, tmp_path, l
     resume(tmp_path / "run")
     assert rounds_left(left) == [1, 1]
     assert account.read(tmp_path / "site.jsonl").spent().epsilon == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["keys", "ledger"])
+def test_keys_and_a_ledger_are_there_from_the_first_round_on_or_never(home, tmp_path, left, name) -> None:
+    """A run said that its keys were exchanged beforehand and went on with others; a ledger had the last rounds only."""
+    account.new(tmp_path / "site.jsonl", epsilon=4, delta=1e-6)
+    for client in FILES:
+        keys.make(tmp_path / "keys", client.removesuffix(".npy"))
+    more = {"keys": {"secure": True, "keys": str(tmp_path / "keys")}, "ledger": {}}[name]
+    with pytest.raises(Killed):
+        fit(config(home, **more), tmp_path / "run", callbacks=[lambda *_: (_ for _ in ()).throw(Killed)])
+    toml = (tmp_path / "run" / "run.toml").read_text()
+    other = [f'ledger = "{tmp_path}/site.jsonl"\n'] if name == "ledger" else []
+    rest = [line for line in toml.splitlines(True) if not line.startswith(name)]
+    (tmp_path / "run" / "run.toml").write_text("".join([*other, *rest]))
+    with pytest.raises(LedgerError, match=f"found another {name} in run.toml"):
+        resume(tmp_path / "run")
+    (tmp_path / "run" / "run.toml").write_text(toml)
+    resume(tmp_path / "run")
+    assert rounds_left(left) == [1, 1]
 
 
 @pytest.mark.parametrize("place", ["run/ledger.jsonl", "run/charges.jsonl", "site.jsonl"])

@@ -131,21 +131,25 @@ FORMS: dict[str, tuple[Callable[[Array], Any], dict[str, Any]]] = {
     "AnnData": (annotated, {"layer": "counts"}),
     "frame": (lambda X: pd.DataFrame(X, columns=list("abcdef")), {"prepare": "library,log1p"}),
     "sparse, prepared": (sparse.csr_matrix, {"prepare": "library,log1p"}),
+    "dp-nmf": (np.asarray, {"method": "dp-nmf", "rounds": 2}),
+    "dp-range": (sparse.csr_matrix, {"method": "dp-range"}),
 }
 
 
 @pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize("name", FORMS)
 def test_fits_of_neighbours_say_the_same(name: str) -> None:
-    """A row out of range made arithmetic warn, where the client found its codes and errors, or prepared its rows."""
+    """A row out of range made arithmetic warn where clients found codes and errors, where they prepared their rows, and
+    where errors became one. And codes and errors were on the page that a notebook shows of every model."""
     form, more = FORMS[name]
 
     def told(X: Array) -> list[Any]:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             model = FederatedNMF(2, privacy=Privacy(1.0, 1e-6), random_state=0, **more).fit([form(X), form(rows())])
-        lines = [line._replace(seconds=0.0) for line in model.history_]
-        return [sorted(str(w.message) for w in warned), json.dumps(lines), model.components_.tolist(), model.ended_]
+        model.history_ = [line._replace(seconds=0.0) for line in model.history_]
+        lines, page = json.dumps(model.history_), re.sub(r"sk-[a-z-]*id-\d+", "", model._repr_html_())
+        return [sorted(str(w.message) for w in warned), lines, model.components_.tolist(), model.ended_, page]
 
     whole = told(rows())
     for neighbour, change in NEIGHBOURS.items():

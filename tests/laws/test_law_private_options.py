@@ -330,6 +330,18 @@ def test_clients_cut_out_of_one_file_are_refused() -> None:
     assert Config(**usual | {"split": 1}).privacy is not None
 
 
+def test_a_matrix_is_one_client() -> None:
+    """Its rows were in two clients at the price of one, as those of a file that is given twice."""
+    X = np.random.default_rng(0).random((12, 5))
+    private = Privacy(1.0, 1e-6)
+    method, _ = build("dp-moments", 2, Plan(privacy=private), Facts(2, 5))
+    for fit in (FederatedNMF(2, privacy=private).fit, lambda Xs: run(method, Xs)):
+        with pytest.raises(PrivacyError, match="client 2: expected each matrix once, found that of 0 again"):
+            fit([X, X[:3], X])
+    with pytest.warns(UserWarning, match="Mind that"):
+        FederatedNMF(2, privacy=private).fit([X[0].tolist()] * 12)  # rows of one client
+
+
 # --- methods ---
 
 METHOD_OPTIONS: dict[str, Refused | Allowed] = {

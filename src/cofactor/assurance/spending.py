@@ -13,7 +13,8 @@ from cofactor.privacy.accountant import Spend, spend
 from cofactor.privacy.charges import Costs, costs_from
 from cofactor.records import Evaluation, PrivacyRecord, decode, load
 
-TOTAL = "privacy.json"
+TOTAL, LAST = "privacy.json", "evaluation.json"
+"""What tells a total; the second is written last of all."""
 NONE = "no finite epsilon: releases without noise"
 
 
@@ -48,18 +49,25 @@ def untrue(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
     Lines and manifest are signed, what tells of them is not. A client of a federation tells the budget.
     """
-    if manifest.get("privacy") is None or not (folder / "evaluation.json").exists():  # which is written last
+    if manifest.get("privacy") is None:
         return []
     budget = decode(PrivacyRecord, manifest["privacy"], "manifest.json")
     paid = {line.entry["round"]: line.entry["costs"] for line in ledger.read(folder / ledger.CHARGES, ledger.CHARGES)}
     spent = spending([costs_from(costs, ledger.CHARGES) for costs in paid.values()], budget).spent
-    whole = load(PrivacyRecord, folder / TOTAL) if (folder / TOTAL).exists() else None
-    told = {TOTAL: whole, "evaluation.json": load(Evaluation, folder / "evaluation.json").privacy}
+    told = {TOTAL: _told(folder / TOTAL), LAST: _told(folder / LAST)}
+    over = (folder / LAST).exists()  # until then what is not there is still to come
     return [
         f"{name}: expected the total of what was charged, {spent.text}, found another one, or none: it was changed"
         for name, total in told.items()
-        if total is None or not (_same(total, spent) or total == budget)
+        if (over or (folder / name).exists()) and (total is None or not (_same(total, spent) or total == budget))
     ]
+
+
+def _told(file: Path) -> PrivacyRecord | None:
+    """Return the total that a result tells, if it is there and tells one."""
+    if not file.exists():
+        return None
+    return load(Evaluation, file).privacy if file.name == LAST else load(PrivacyRecord, file)
 
 
 def _same(told: PrivacyRecord, spent: PrivacyRecord) -> bool:

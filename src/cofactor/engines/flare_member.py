@@ -207,6 +207,7 @@ class Member:
     def _put_back(self, before: _Before) -> None:
         self.host.stage, self.host.units[0].local, self.rounds = before.stage, before.local, before.rounds
         self.host.own = before.own
+        secure.forget(self.host)  # else it could still be asked for, though it may not leave
 
     def do(self, value: Any) -> Any:
         """Do some known work of secure summation."""

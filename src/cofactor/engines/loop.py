@@ -59,7 +59,7 @@ def run(
     """
     plan = _plan(plan, how)
     engine = carrier(engine, plan)
-    asked, (method, limit) = method, adapted(method, plan)  # refused, before anybody looks at the data
+    asked, (method, limit) = method, adapted(method, plan, Xs)  # refused, before anybody looks at the data
     if not isinstance(Xs, Checked) and devices.are_tensors(Xs):
         more: dict[str, Any] = {"engine": engine, "callbacks": callbacks, "checkpoint": checkpoint, "watch": watch}
         more |= {"start": devices.plain(start), "begun": begun, "charges": charges, "work": work}

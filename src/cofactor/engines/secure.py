@@ -193,6 +193,12 @@ def bring(host: Host, answers: list[Answer], schema: Schema) -> dict[int, tuple[
     return {client: (m.cost, dict.fromkeys(m.arrays, "f8")) for client, m in messages.items()}
 
 
+def forget(host: Host) -> None:
+    """Host: have nothing to add to a sum: what was brought belongs to a step that was taken back."""
+    if "members" in host.kept:
+        host.kept["members"].bring({}, {})
+
+
 def token(host: Host) -> bytes:
     """Host: draw a name for a session."""
     return secrets.token_bytes(16)

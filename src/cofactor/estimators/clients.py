@@ -22,7 +22,7 @@ from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns, groups
 from cofactor.method import Method
 from cofactor.methods.blocks import blocks
-from cofactor.methods.build import Facts
+from cofactor.methods.build import Facts, refuse_again
 from cofactor.plan import Plan
 from cofactor.types import Array, CofactorError, Data, DataError, unknown
 
@@ -99,6 +99,8 @@ def split(
     many = is_many(X)
     if many and groups is not None:
         raise CofactorError("expected either a list of clients or one matrix with groups, found both.")
+    if many and empty:
+        refuse_again(X)
     tables = as_tables(X if many else [X], layer=layer, here=empty)
     if isinstance(groups, str):
         tables[0], groups = set_aside(tables[0], groups)

@@ -25,6 +25,8 @@ from cofactor.methods.build import Facts, about, build, refuse
 from cofactor.plan import Plan
 from cofactor.types import Array, CofactorError
 
+OWN = ("codes_", "reconstruction_err_")
+"""Of a private fit, what is computed without noise: for those who hold the rows."""
 BITS = "FederatedBMF"
 FACTORS = {"FederatedNMF": "numbers", BITS: "zeros and ones", "FederatedKMeans": "centres"}
 """What the factor of each estimator holds."""
@@ -40,6 +42,16 @@ class Kept(Federated):
     remade = "exact"
     told: tuple[str, ...] = ()
     marker_scores_: Array | None = None
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """Return what a notebook shows of a model without being asked: of a private fit nothing but what was released.
+
+        scikit-learn 1.9 asks for it, and shows all else that a fit has found; notebooks are handed on.
+        """
+        shown = super()._get_fitted_attr_html(doc_link)
+        for name in () if self._paid is None else OWN:
+            shown.pop(name, None)
+        return shown
 
     def save(self, path: str | Path) -> None:
         """Write the public part of the model, what the server knows, as npz: all that ``transform`` needs, no codes."""

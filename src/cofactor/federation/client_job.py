@@ -246,6 +246,10 @@ class ClientJob:
         terms, table = self._known
         if not 0 <= number < clients <= 10_000 or clients != len(terms.names):
             raise Refused("order")
+        if (
+            union and terms.config.features != "union"
+        ):  # what a method cannot take would fail by how many rows there are
+            raise Refused("order")
         X = table.X
         bound = width if union else X.shape[1]
         count = X.shape[1] if union else width

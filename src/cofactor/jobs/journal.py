@@ -23,7 +23,9 @@ from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, Shared
 
 MAY_MOVE = ("inputs", "engine", "scheduler", "keys", "ledger")
-"""Settings that a private run may go on without: who carries it, and where files lie. Data are known by hashes."""
+"""Settings that may be others when a private run goes on: who carries it, where files lie. Data are known by hashes."""
+FROM_THE_BEGIN = ("keys", "ledger")
+"""What may lie elsewhere by then, and is there from the first round on or never: what is said of a run rests on it."""
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Journal:
         """Refuse to release what the manifest, which was signed for, does not say: it tells what the run costs."""
         began, now = self.folder.manifest()["config"], json.loads(json.dumps(asdict(self.folder.config())))
         other = [name for name in began if name in now and name not in MAY_MOVE and began[name] != now[name]]
+        other += [name for name in FROM_THE_BEGIN if (began.get(name) is None) != (now[name] is None)]
         if other:
             raise LedgerError(
                 f"{self.folder.path}: expected the settings that the private run began with, found another "

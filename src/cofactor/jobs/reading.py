@@ -22,6 +22,7 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import AUTO, Facts, refuse_dealt, settle
+from cofactor.methods.refusals import AGAIN
 from cofactor.privacy.errors import PrivacyError
 from cofactor.types import Array, CofactorError, Data, DataError
 
@@ -73,9 +74,7 @@ def _check_once(config: Config) -> None:
     held = [_file(path) for path in config.inputs]
     again = [config.inputs[held.index(file)] for file, times in Counter(held).items() if times > 1]
     if again and config.privacy is not None:
-        raise PrivacyError(
-            f"{again[0]}: expected each file once, found it again: epsilon is for a row that one client has once."
-        )
+        raise PrivacyError(AGAIN.format(what=f"{again[0]}: expected each file", again="it"))
     for path in again:
         warnings.warn(f"{path}: is given more than once, so that its rows count as often.", UserWarning, stacklevel=3)
 

@@ -25,8 +25,9 @@ class Measure:
 
 
 def overall(kind: Kind, tallies: Sequence[Array]) -> Score:
-    """Return the errors of all rows together; NaN where nobody said any."""
-    return kind.score(np.sum(tallies, axis=0)) if len(tallies) else Score(np.nan, None)
+    """Return the errors of all rows together; NaN where nobody said any, or rows are out of range."""
+    with np.errstate(all="ignore"):  # a warning would tell of such a row
+        return kind.score(np.sum(tallies, axis=0)) if len(tallies) else Score(np.nan, None)
 
 
 def here(kind: Kind, method: Any, data: Sequence[Any], codes: Sequence[Array], factor: Array) -> list[Array]:

@@ -12,7 +12,7 @@ from cofactor.methods.auto import Choice, choose, density_of
 from cofactor.methods.catalog import Entry
 from cofactor.methods.foreseen import foreseen
 from cofactor.methods.planned import check, form, limit, usual
-from cofactor.methods.refusals import DEALT, GROUPED, MATCHED, SKETCH, not_additive
+from cofactor.methods.refusals import AGAIN, DEALT, GROUPED, MATCHED, SKETCH, not_additive
 from cofactor.plan import ROUNDS, Plan, Stream
 from cofactor.privacy.allowance import WHOLE, Parts, Privacy, honest_of
 from cofactor.privacy.errors import ParameterError, PrivacyError
@@ -92,6 +92,14 @@ def refuse_dealt(plan: Plan) -> None:
     """Refuse clients of a private run that are cut out of one table."""
     if plan.privacy is not None:
         raise PrivacyError(DEALT)
+
+
+def refuse_again(Xs: Any) -> None:
+    """Refuse a matrix that a private run is given for two clients, as a file that is given twice: by what it is."""
+    first: dict[int, int] = {}
+    for j, X in enumerate(Xs if isinstance(Xs, list | tuple) else ()):
+        if first.setdefault(id(X), j) != j:
+            raise PrivacyError(AGAIN.format(what=f"client {j}: expected each matrix", again=f"that of {first[id(X)]}"))
 
 
 class About(NamedTuple):
@@ -176,8 +184,11 @@ def ready(method: str | Method, rank: int, plan: Plan, facts: Facts, options: Ma
     return Ready(made, settled, None if settled.stream else limit(made, settled), other, told)
 
 
-def adapted(method: Method, plan: Plan) -> tuple[Method, int]:
-    """Return a method in the form that a plan needs, and its rounds; refuse what is none, or contradicts the plan."""
+def adapted(method: Method, plan: Plan, Xs: Any = ()) -> tuple[Method, int]:
+    """Return a method in the form that a plan needs, and its rounds; refuse what is none, or contradicts the plan.
+
+    Of the data it is known which matrices they are.
+    """
     if isinstance(method, str):
         raise CofactorError(
             f"method: expected a method, as cofactor.methods.catalog.make({method!r}, rank). Found the text {method!r}."
@@ -185,6 +196,8 @@ def adapted(method: Method, plan: Plan) -> tuple[Method, int]:
     if plan.privacy is not None and method.traits.allowance is None:
         raise CofactorError("privacy: expected the private form of the method; see cofactor.methods.build.")
     check(method, plan)
+    if method.traits.allowance is not None:
+        refuse_again(Xs)
     return form(method, plan), limit(method, plan)
 
 

@@ -71,6 +71,7 @@ DEALT = (
     "row more or less changes the messages of all, while each has the noise for one row of its own, and under masks "
     "each is rounded on its own. Give a file for each client; what lies in one place may as well be one client."
 )
+AGAIN = "{what} once, found {again} again: epsilon is for a row that one client has once."
 SCANNED = (
     "{run}: a scan of ranks computes errors without noise, and this is the folder of a private run. Choose another "
     "folder with --out, and keep what is in it to yourself; or choose the rank on public data."
