@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import sparse
 
+from cofactor.data.formats.header import Row, is_number
 from cofactor.data.formats.table import Table, need
-from cofactor.data.formats.text import Row, is_number, open_text, rows, same_width
+from cofactor.data.formats.text import open_text, rows, same_width
 from cofactor.types import Array, DataError
 
 _WORDS = {
