@@ -9,7 +9,7 @@ from typing import Any
 from cofactor.assurance import audits, ledger
 from cofactor.assurance.audits import Audit
 from cofactor.assurance.spending import Spending, record, spending
-from cofactor.files import lines_of
+from cofactor.files import lines_of, resuming
 from cofactor.jobs import forget, made_by
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import schemas
@@ -47,9 +47,9 @@ def standing(folder: RunFolder) -> str:
     if folder.manifest_record().privacy is not None:
         return f"; `cofactor privacy spend {folder.path}` says what is charged, `cofactor resume` whether it can go on."
     if not any(folder.path.glob("checkpoint*.npz")):
-        return f" before a round was saved; `cofactor resume {folder.path}` begins anew."
+        return f" before a round was saved; {resuming(folder.path)} begins anew."
     rounds = folder.checkpoint.rounds() or len(lines_of(folder.path / "history.jsonl"))  # of several processes
-    return f" after round {rounds}; `cofactor resume {folder.path}` goes on there."
+    return f" after round {rounds}; {resuming(folder.path)} goes on there."
 
 
 def audit(path: Path, *, seed: int = 0) -> list[Audit]:

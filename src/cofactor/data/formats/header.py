@@ -17,6 +17,9 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
 LOGICAL = {"true": 1.0, "false": 0.0}
 """What is a number too, in any case."""
 
+UNNAMED = ("", "Unnamed: 0")
+"""Names of a column that only numbers or names the rows, as pandas writes it."""
+
 Row = tuple[int, list[str]]
 """Line number in the file (from 1) and its cells."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from cofactor.data.formats.header import (
     LOGICAL,
     MISSING,
+    UNNAMED,
     Row,
     check_names,
     cut,
@@ -140,7 +141,7 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], options: Optio
             raise DataError(f"{path}: expected a column {name!r}, found {found}{did_you_mean(name, names or [])}")
     columns = range(len(body[0][1]) if names is None else len(names))
     cells = [row for _, row in body]
-    unnamed = names is not None and len(names) > 1 and names[0] in ("", "Unnamed: 0")
+    unnamed = names is not None and len(names) > 1 and names[0] in UNNAMED
     guessed = [i for i in columns if options.guesses and not is_numeric([row[i] for row in cells if i < len(row)])]
     text = sorted({*guessed, *([0] if unnamed or (not options.guesses and names and names[0] in obs) else [])})
     others = set(text) | {i for i in columns if names is not None and names[i] in obs}
