@@ -15,6 +15,7 @@ from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import schemas
 from cofactor.local.refit import refit
 from cofactor.methods.build import Facts, build
+from cofactor.methods.planned import form
 from cofactor.privacy import account
 from cofactor.privacy.errors import LedgerError
 from cofactor.records import Manifest
@@ -98,10 +99,13 @@ def _asked(folder: RunFolder) -> dict[int, dict[str, tuple[int, ...]]]:
 
 
 def method_of(folder: RunFolder) -> Any:
-    """Build the method of a run without its data; None where that needs to know which features a client lacks."""
+    """Build the method of a run without its data, in the form that its clients had.
+
+    None where that needs to know which features a client lacks.
+    """
     config, inputs = forget.as_run(folder), folder.manifest_record().inputs
     if config.features == "union" and config.privacy is None:
         return None
     rows = None if config.privacy else sum(line.rows or 0 for line in inputs)
     facts = Facts(len(inputs), inputs[0].features, rows)
-    return build(config.method, config.rank, config.plan, facts, config.method_options)[0]
+    return form(*build(config.method, config.rank, config.plan, facts, config.method_options))
