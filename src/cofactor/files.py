@@ -7,6 +7,7 @@ import glob
 import io
 import json
 import os
+import shlex
 import socket
 import time
 import tomllib
@@ -51,6 +52,15 @@ def reached(place: str) -> None:
 def lines_of(path: Path) -> list[str]:
     """Return the lines of a text file of a run, none of one that is not there."""
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def resuming(path: Path) -> str:
+    """Return the command that goes on with a run, as a shell takes it.
+
+    >>> resuming(Path("my run"))
+    "`cofactor resume 'my run'`"
+    """
+    return f"`cofactor resume {shlex.quote(str(path))}`"
 
 
 @contextmanager

@@ -272,6 +272,27 @@ def test_runs_without_passports_markers_or_an_end_say_why(cells: Path, tmp_path:
         assert "run folder" in cofactor(verb, "empty", cwd=tmp_path, check=2).stderr
 
 
+def test_of_several_clients_exact_sends_what_its_ledger_says(cells: Path) -> None:
+    """`cofactor methods` listed what one client alone sends, a span, and not the factor that each of several sends."""
+    first = [json.loads(line) for line in (cells / "run" / "ledger.jsonl").read_text().splitlines()]
+    arrays = dict.fromkeys(line["array"] for line in first if line.get("round") == 0 and line["client"] == "north")
+    assert describe("exact")["sends"].split("; then ")[0] == ", ".join(arrays)
+
+
+def test_the_ledger_names_clients_on_a_narrow_screen(cells: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = cofactor("ledger", "show", "run", cwd=cells).stdout
+    assert "north" in said
+    assert "south" in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_commands_to_copy_quote_paths_with_spaces(cells: Path, tmp_path: Path) -> None:
+    words = ("fit", cells / "north.h5ad", "-k", 2, "--rounds", 2, "--out", "my run", "-q")
+    cofactor(*words, cwd=tmp_path)
+    assert "`cofactor resume 'my run'`" in cofactor(*words, cwd=tmp_path, check=2).stderr
+
+
 @pytest.mark.parametrize("name", catalog.names())
 def test_a_method_takes_a_few_lines_of_80_columns(name: str) -> None:
     shown = lines(describe(name), 80)

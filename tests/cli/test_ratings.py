@@ -185,3 +185,41 @@ def test_other_runs_recommend_nothing(tmp_path):
     cofactor("fit", "a.npy", "-k", 2, "-q", cwd=tmp_path)
     error = cofactor("recommend", "run", "r.csv", cwd=tmp_path, check=2).stderr
     assert "expected a run on ratings, found one of method 'exact'" in error
+
+
+def test_columns_in_other_words_are_told_and_an_index_is_none_of_them(stars, tmp_path):
+    """Beside an index of pandas, every line was a user, users were items and items were ratings."""
+    head, *lines = (stars[0] / "ratings.csv").read_text().splitlines()
+    german = ["Kunde,Artikel,Sterne,Zeit", *lines]
+    (tmp_path / "plain.csv").write_text("\n".join(german))
+    (tmp_path / "numbered.csv").write_text("\n".join(f"{i or ''},{line}" for i, line in enumerate(german)))
+    (tmp_path / "named.csv").write_text("\n".join([f",{head}", *(f"{i},{line}" for i, line in enumerate(lines))]))
+    for name, told in (("plain", True), ("numbered", True), ("named", False)):
+        words = ("fit", f"{name}.csv", "--ratings", "-k", 2, "--rounds", 4, "--out", name)
+        said = cofactor(*words, cwd=tmp_path).stderr
+        assert ("read by their place: user 'Kunde', item 'Artikel', rating 'Sterne'" in said) == told
+        assert len((tmp_path / name / "clients" / name / "rows.txt").read_text().split()) == 60
+
+
+def test_clicks_without_a_model_of_clicks_are_told(stars, tmp_path):
+    lines = [line.rsplit(",", 2)[0] + ",1" for line in (stars[0] / "ratings.csv").read_text().splitlines()[1:]]
+    (tmp_path / "ones.csv").write_text("\n".join(["user,item,rating", *lines]))
+    said = " ".join(cofactor("fit", "ones.csv", "--ratings", "-k", 2, cwd=tmp_path).stdout.split())
+    assert "as where they are all the same: from clicks, which are, only --option alpha=40" in said
+    assert "Nothing is made of components 0, 1." in said  # and of no biases, which are none
+    names = [line.split(",")[:2] for line in lines]
+    triples = (*map(np.array, zip(*names)), np.ones(len(names)))
+    with pytest.warns(UserWarning, match="all ratings are the same, so that they teach nothing; implicit=True"):
+        FederatedMF(2, rounds=3).fit(triples)
+
+
+def test_codes_of_users_name_biases_and_titles_with_commas_are_told_apart(stars, tmp_path):
+    ids = sorted({line.split(",")[1] for line in (stars[0] / "ratings.csv").read_text().splitlines()[1:]})
+    (tmp_path / "titles.csv").write_text("movieId,title\n" + "".join(f'{i},"Film {i}, The"\n' for i in ids))
+    words = ("--ratings", "-k", 2, "--rounds", 4, "--titles", "titles.csv", "-q")
+    cofactor("fit", stars[0] / "ratings.csv", *words, cwd=tmp_path)
+    cofactor("transform", "run", stars[0] / "ratings.csv", "--out", "codes.csv", cwd=tmp_path)
+    first = (tmp_path / "codes.csv").read_text().splitlines()[0]
+    assert first == "row,component0,component1,user_bias,item_bias,mean"
+    said = " ".join(cofactor("similar", "run", ids[0], "-n", 2, cwd=tmp_path).stdout.split())
+    assert ", The; Film " in said

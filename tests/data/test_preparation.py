@@ -11,6 +11,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.data.preparation import Preparation, hint
 from cofactor.data.steps import Binarize, HighlyVariable, LibrarySize, Log1p, Scale, TfIdf
+from cofactor.data.variable import dispersions, mean_variance, moments, most_variable
 from cofactor.engines.totals import totals
 from cofactor.local.columns import SomeColumns
 from cofactor.privacy.errors import PrivacyError
@@ -207,3 +208,15 @@ def test_steps_of_counts_want_no_negative_values(given):
     ):
         steps.takes.check(np.array([[1.0, 2.0], [-1.0, 0.0]]), 0)
     assert (Preparation.of("scale").takes.check(np.array([[-1.0, 2.0]]), 0) < 0).any()
+
+
+def test_ties_of_variable_features_do_not_depend_on_the_order_of_sums() -> None:
+    """Two features alone in a bin are as far from its mean as all such pairs, in last bits of every order of rows."""
+    rng = np.random.default_rng(65)
+    X = np.log1p(rng.gamma(0.5, size=(80, 4)) @ rng.gamma(0.4, size=(4, 28)))
+    found = [mean_variance(moments(rng.permutation(X))) for _ in range(20)]
+    pairs = np.abs(dispersions(*found[0], flavour="seurat") - 0.5**0.5) < 1e-12
+    assert pairs.sum() > 2
+    first = int(np.sum(dispersions(*found[0], flavour="seurat") > 0.5**0.5 + 1e-12)) + 1
+    for top in range(first, first + int(pairs.sum())):
+        assert all(most_variable(*some, top, flavour="seurat")[pairs].all() for some in found)

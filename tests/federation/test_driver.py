@@ -105,6 +105,17 @@ def test_a_client_that_was_started_anew_is_not_waited_for_until_it_is_given_up(t
         assert made._is_back() is False
 
 
+def test_clients_that_are_not_connected_are_named_when_a_job_is_submitted(tmp_path):
+    """`cofactor fit` waited for them without a word."""
+    made = runs(tmp_path, [])
+    made.session = Connected(alice=1.0, carol=2.0)
+    made._say_who_is_missing()
+    assert "not connected to the server: bob, dave;" in (tmp_path / "events.jsonl").read_text()
+    made.session = Connected(alice=1.0, bob=1.0, carol=2.0, dave=1.0)
+    made._say_who_is_missing()
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 1
+
+
 class Stored:
     """A session of a server that was started anew: to it, job "lost" runs and yet cannot be ended."""
 

@@ -13,7 +13,7 @@ from cofactor.methods.build import Facts, build
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
 
-FEATURES, RANK = 1000, 10
+CLIENTS, FEATURES, RANK = 5, 1000, 10
 BUDGET = Privacy(1.0, 1e-6)
 NAME, WIDEST = 20, 120
 """Columns of a name, and the most columns of a line."""
@@ -29,10 +29,10 @@ def title(kind: str) -> str:
 
 
 def describe(name: str) -> dict[str, str]:
-    """Return name, kind, one sentence, what a client sends first and later, and of what a sum is enough."""
+    """Return name, kind, a sentence, what one of several clients sends first and later, and of what a sum is enough."""
     entry = catalog.find(name)
     plan = Plan(privacy=BUDGET if entry.private else None)
-    method, _ = build(name, RANK, plan, Facts(1, FEATURES, FEATURES))
+    method, _ = build(name, RANK, plan, Facts(CLIENTS, FEATURES, FEATURES))
     last = method.traits.stages[-1] if method.rounds is None else method.rounds - 1
     first, later = (", ".join(method.schema(FEATURES, t)) for t in (0, last))
     return {

@@ -15,6 +15,7 @@ from cofactor.cli.console import Console
 from cofactor.cli.options import Json, RunPath, pair
 
 LedgerPath = Annotated[Path, typer.Argument(help="A run folder, or a ledger over runs.")]
+_NAMED = 16  # columns that a name of a client keeps on a narrow screen
 UNITS = (
     "Of what: record (one row, there or not) or client (what it holds, replaced by nothing; that it is there is known)."
 )
@@ -149,10 +150,20 @@ def show(
         print(jsonlib.dumps(chosen, indent=1))
         return
     table = Table(box=SIMPLE_HEAD)
-    columns = ("client", "round", "array", "shape", "dtype", "bytes", "clip", "noise", "multiplier")
+    noisy = any(entry.get("mechanism") for entry in chosen)
+    columns = (
+        "client",
+        "round",
+        "array",
+        "shape",
+        "dtype",
+        "bytes",
+        *(("clip", "noise", "multiplier") if noisy else ()),
+    )
     for column in columns:
         left = column in ("client", "array", "dtype")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != "client")
+        least = min(_NAMED, max(map(len, names))) if column == "client" and names else None
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "client", min_width=least)
     for entry in chosen:
         table.add_row(*(_cell(entry.get(column)) for column in columns))
     Console().print(table)

@@ -67,5 +67,5 @@ def _show(who: str, found: dict[str, list[str]], titles: dict[str, list[str]], *
         return
     table = Table(who, "items")
     for name, best in titles.items():
-        table.add_row(name, ", ".join(best))
+        table.add_row(name, "; ".join(best) if any("," in title for title in best) else ", ".join(best))
     Console().print(table)

@@ -202,7 +202,7 @@ def transform(run: Path, file: Path, out: Path, *, as_json: bool, quiet: bool, *
     if out.suffix.lower() == ".h5ad":
         new_rows.annotate_file(folder, file, out, found)
     else:
-        write_codes(out, found.codes, found.rows)
+        write_codes(out, found.codes, found.rows, new_rows.columns(folder))
     if as_json:
         print(json.dumps({"codes": str(out), "rows": len(found.codes), "error": found.error}))
     elif not quiet:
@@ -267,7 +267,8 @@ def passports(run: Path, *, as_json: bool) -> None:
         folder.evaluation()  # says what to do where a run has not ended
         raise CofactorError(
             f"{run}: has no passports: they compare components with those of clients alone, which only runs on "
-            "non-negative numbers have that are not private, not under masks and not too large."
+            "non-negative numbers have, with the same features at every client, that are not private, not under masks "
+            "and not too large."
         )
     found = records.load(list[Passport], file)
     if as_json:

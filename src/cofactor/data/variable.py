@@ -15,6 +15,10 @@ NORMAL = 0.6744897501960817
 """The median absolute deviation of a normal variable of deviation 1."""
 
 
+TIE = 1e-9
+"""Dispersions that differ by less than this share are the same."""
+
+
 def present(data: Data) -> Array:
     """Return the rows of a client for every feature (m): 0 where it lacks one."""
     rows = np.zeros(data.shape[1])
@@ -42,7 +46,11 @@ def mean_variance(sums: Sums) -> tuple[Array, Array]:
 
 
 def most_variable(mean: Array, variance: Array, top: int, *, flavour: str, bins: int = 20) -> Array:
-    """Return a mask (m) of the ``top`` features, with those that tie with the last: scanpy's choice on pooled rows."""
+    """Return a mask (m) of the ``top`` features, with those that tie with the last: scanpy's choice on pooled rows.
+
+    Ties are so up to rounding: two features alone in a bin are 1 / sqrt(2) above and below its mean, in bits that
+    depend on the order of sums, and so on how rows are stored and split over clients.
+    """
     found = dispersions(mean, variance, flavour=flavour, bins=bins)
     known = np.sort(found[~np.isnan(found)])[::-1]
     if not known.size:
@@ -50,7 +58,9 @@ def most_variable(mean: Array, variance: Array, top: int, *, flavour: str, bins:
     if known.size < min(top, len(found)):
         text = f"hvg: {top} features were asked for, and only {known.size} vary among others of their mean."
         warnings.warn(text, UserWarning, stacklevel=2)
-    return np.nan_to_num(found, nan=-np.inf, posinf=np.inf, neginf=-np.inf) >= known[min(top, known.size) - 1]
+    last = known[min(top, known.size) - 1]
+    least = last - TIE * abs(last) if np.isfinite(last) else last
+    return np.nan_to_num(found, nan=-np.inf, posinf=np.inf, neginf=-np.inf) >= least
 
 
 def dispersions(mean: Array, variance: Array, *, flavour: str, bins: int = 20) -> Array:

@@ -101,7 +101,7 @@ def run(
         done = session.finish(factor, work)
         spent, said = (math.inf, "") if ledger is None else (ledger.spent, paying.remark_of(method, shared))
         found = Run(factor, done.codes, history, ended, ledger, spent, findings=done.findings, remark=said, **known)
-        return _told(found, done.used, absent=np.flatnonzero(over.never), undrawn=np.flatnonzero(over.undrawn))
+        return _told(found, method, done.used, absent=np.flatnonzero(over.never), undrawn=np.flatnonzero(over.undrawn))
 
 
 def run_stream(
@@ -192,15 +192,18 @@ def _streamed(
     history = [*found.history[:-1], found.history[-1]._replace(ended=ended)]
     result = Run(found.factor, done.codes, history, ended, arrivals=found.arrivals, findings=done.findings)
     never = set(range(session.n_clients)) - {arrival.client for arrival in found.arrivals}
-    return _told(result, done.used, absent=sorted(never | set(found.absent)))
+    return _told(result, session.method, done.used, absent=sorted(never | set(found.absent)))
 
 
-def _told(found: Run, used: Array | None, *, absent: Iterable[int], undrawn: Iterable[int] = ()) -> Run:
-    """Return a run with clients that had no part, and components that are zeros, of no row or of one, or unsure."""
+def _told(found: Run, method: Method, used: Array | None, *, absent: Iterable[int], undrawn: Iterable[int] = ()) -> Run:
+    """Return a run with clients that had no part, and components that are zeros, of no row or of one, or unsure.
+
+    Biases and the mean of ratings, rows of the factor below its components, are none.
+    """
+    k = method.rank
     factor, codes = np.asarray(found.factor), [np.asarray(W) for W in found.codes]  # which may be on a device
-    alive = np.asarray(factor.any(axis=1))
-    if used is not None and used.shape[1] != len(alive):  # ratings have rows of the factor that are no components
-        used = None
+    alive = np.asarray(factor[:k].any(axis=1))
+    used = None if used is None or used.shape[1] < len(alive) else used[:, :k]
     if used is not None:
         alive &= used[0] > 0
     empty = tuple(np.flatnonzero(~alive).tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +29,8 @@ from cofactor.plan import Plan
 from cofactor.ratings import Layout
 from cofactor.ratings.ranking import Ranking
 from cofactor.types import Array, CofactorError, DataError
+
+ALIKE = "all ratings are the same, so that they teach nothing; implicit=True is the model of clicks, which are."
 
 
 class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
@@ -145,6 +148,8 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         rows = rows_of(held.matrix.shape[0], labels, apart=self.users_as_clients)
         facts = Facts(len(rows), held.matrix.shape[1], held.matrix.shape[0])
         method, plan = build(self.method, self.n_components, plan, facts, self._options())
+        if not method.layout.implicit and np.ptp(held.matrix.data) == 0:  # type: ignore[attr-defined]
+            warnings.warn(ALIKE, UserWarning, stacklevel=2)
         data = Checked(held.matrix[r] for r in rows)
         outcome = run(method, data, plan, engine=engine, callbacks=self.callbacks)
         warn(outcome, self.tol, ConvergenceWarning)

@@ -105,13 +105,10 @@ class Driver:
         write(self.out / NOTE, lambda file: file.write(as_json(note, indent=1).encode()))
 
     def late(self) -> list[str]:
-        """Return clients that should have been there and are there now: the next job will have them from its start.
-
-        Noise and masks are made for those that are in a run, so that nobody comes late to such a one.
-        """
+        """Return clients that should have been there and are there now: the next job will have them from its start."""
         config = self.terms.config
         missing = [name for name in self.asked if name not in {*self.terms.names, *self.unfit}]
-        if not missing or config.privacy is not None or config.secure:
+        if not missing or config.privacy is not None or config.secure:  # noise and masks are made for those in a run
             return []
         seen = {info.name: info.last_connect_time for info in self.session.get_connected_client_list()}
         return [name for name in missing if seen.get(name, 0) > self.left.get(name, 0) + RETURN]
@@ -236,7 +233,13 @@ class Driver:
             job = str(self.session.submit_job(str(Path(folder) / "run")))
         self.jobs = [*self.jobs, job]
         self._write_note()
+        self._say_who_is_missing()
         return job
+
+    def _say_who_is_missing(self) -> None:
+        there = {info.name for info in self.session.get_connected_client_list()}
+        if missing := [name for name in self.terms.names if name not in there]:  # the job waits, without a word
+            self._event(f"not connected to the server: {', '.join(missing)}; the run waits for clients to join.")
 
     def surely(self, work: Callable[[], Any], vanished: Any = None) -> Any:
         """Do it with a session that works; a server that is gone may take a while to come back."""

@@ -13,6 +13,7 @@ from cofactor.federation.driver import NOTE, Driver, Tell
 from cofactor.federation.invite import Federation, reach
 from cofactor.federation.start import check_expiry, needs_flare
 from cofactor.federation.terms import RunTerms
+from cofactor.files import resuming
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.forget import check_client, swap, way
@@ -23,7 +24,7 @@ def fit(federation: Federation, config: Config, patience: Patience, out: Path, t
     """Run over the clients of a federation, through every interruption that can be survived."""
     needs_flare()
     if (out / "manifest.json").exists() or (out / NOTE).exists():
-        raise CofactorError(f"{out}: already holds a run; choose another --out, or `cofactor resume {out}`.")
+        raise CofactorError(f"{out}: already holds a run; choose another --out, or {resuming(out)}.")
     terms = RunTerms(secrets.token_hex(12), config, patience)
     _reach(federation)
     out.mkdir(parents=True, exist_ok=True)

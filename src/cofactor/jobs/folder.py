@@ -19,7 +19,7 @@ from cofactor.assurance.spending import untrue
 from cofactor.assurance.writing import Party, Signed, Writer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import Round
-from cofactor.files import held, lines_of, tsv, undamaged
+from cofactor.files import held, lines_of, resuming, tsv, undamaged
 from cofactor.jobs import config as configs
 from cofactor.jobs import made_by
 from cofactor.jobs.client_folder import KEY, ClientFolder, as_json, file_name, write
@@ -81,7 +81,7 @@ class RunFolder:
         """Refuse a place where a run, or a file, is already."""
         folder = cls(path)
         if folder.manifest_file.exists():
-            raise CofactorError(f"{path}: already holds a run; choose another --out, or `cofactor resume {path}`.")
+            raise CofactorError(f"{path}: already holds a run; choose another --out, or {resuming(path)}.")
         if path.exists() and not path.is_dir():
             raise CofactorError(f"{path}: expected a folder to write to, found a file.")
         return folder
@@ -134,7 +134,7 @@ class RunFolder:
         """Read what came out of a finished run."""
         if not self.finished:
             raise CofactorError(
-                f"{self.path}: expected a finished run, found one that is not; `cofactor resume {self.path}` ends it."
+                f"{self.path}: expected a finished run, found one that is not; {resuming(self.path)} ends it."
             )
         return records.load(Evaluation, self.path / "evaluation.json")
 
@@ -266,9 +266,7 @@ class RunFolder:
         """The file of the factor, which a run has once it has ended."""
         file = self.path / "factor.npz"
         if not file.exists():
-            raise CofactorError(
-                f"{file}: expected the factor of a finished run; `cofactor resume {self.path}` ends it."
-            )
+            raise CofactorError(f"{file}: expected the factor of a finished run; {resuming(self.path)} ends it.")
         return file
 
     def factor(self) -> tuple[Array, list[str]]:

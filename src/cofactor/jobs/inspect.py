@@ -9,12 +9,13 @@ from typing import Any
 from cofactor.assurance import audits, ledger
 from cofactor.assurance.audits import Audit
 from cofactor.assurance.spending import Spending, record, spending
-from cofactor.files import lines_of
+from cofactor.files import lines_of, resuming
 from cofactor.jobs import forget, made_by
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import schemas
 from cofactor.local.refit import refit
 from cofactor.methods.build import Facts, build
+from cofactor.methods.planned import form
 from cofactor.privacy import account
 from cofactor.privacy.errors import LedgerError
 from cofactor.records import Manifest
@@ -47,9 +48,9 @@ def standing(folder: RunFolder) -> str:
     if folder.manifest_record().privacy is not None:
         return f"; `cofactor privacy spend {folder.path}` says what is charged, `cofactor resume` whether it can go on."
     if not any(folder.path.glob("checkpoint*.npz")):
-        return f" before a round was saved; `cofactor resume {folder.path}` begins anew."
+        return f" before a round was saved; {resuming(folder.path)} begins anew."
     rounds = folder.checkpoint.rounds() or len(lines_of(folder.path / "history.jsonl"))  # of several processes
-    return f" after round {rounds}; `cofactor resume {folder.path}` goes on there."
+    return f" after round {rounds}; {resuming(folder.path)} goes on there."
 
 
 def audit(path: Path, *, seed: int = 0) -> list[Audit]:
@@ -98,10 +99,13 @@ def _asked(folder: RunFolder) -> dict[int, dict[str, tuple[int, ...]]]:
 
 
 def method_of(folder: RunFolder) -> Any:
-    """Build the method of a run without its data; None where that needs to know which features a client lacks."""
+    """Build the method of a run without its data, in the form that its clients had.
+
+    None where that needs to know which features a client lacks.
+    """
     config, inputs = forget.as_run(folder), folder.manifest_record().inputs
     if config.features == "union" and config.privacy is None:
         return None
     rows = None if config.privacy else sum(line.rows or 0 for line in inputs)
     facts = Facts(len(inputs), inputs[0].features, rows)
-    return build(config.method, config.rank, config.plan, facts, config.method_options)[0]
+    return form(*build(config.method, config.rank, config.plan, facts, config.method_options))

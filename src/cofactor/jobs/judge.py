@@ -43,6 +43,11 @@ BARE = (
     "its rows; take fewer components, larger clients, or secure summation."
 )
 UNTOLD = "Errors were added up under masks: that of each client is in its own folder, clients/NAME/evaluation.json."
+ALIKE = (
+    "All ratings are predicted without error, as where they are all the same: from clicks, which are, only "
+    "--option alpha=40 (implicit=True in Python) learns."
+)
+NO_ERROR = 1e-9
 LOCAL_CELLS = 2 * 10**8
 """Clients are compared with their own local fits if these look at no more cells in all; it would double the work."""
 
@@ -78,6 +83,8 @@ def remarks(result: Evaluation) -> list[str]:
             f"Clients that were drawn for none of the {result.rounds} rounds: {', '.join(result.undrawn)}. The factor "
             "knows nothing of them; more --rounds, or a larger --participation, would reach them."
         )
+    if result.parts and result.parts[0].rmse is not None and result.parts[0].rmse < NO_ERROR:
+        lines.append(ALIKE)
     if result.empty:
         lines.append(f"Nothing is made of components {', '.join(map(str, result.empty))}.")
     if result.unsure:

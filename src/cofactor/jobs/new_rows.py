@@ -70,6 +70,15 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None, client
     return NewRows(W, kind.score(kind.tally(method, X, W, H)).error, rows)
 
 
+def columns(folder: RunFolder) -> list[str] | None:
+    """Return the names of the columns of codes, where not all are components: that of the row of ones is a bias."""
+    config = folder.config()
+    public = kinds.named(config.kind).public
+    if public is None:
+        return None
+    return ["user_bias" if name == "one" else name for name in public(method_of(config, 1))[0]]
+
+
 def spare(folder: RunFolder, out: Path, *read: Path, own: str = "") -> None:
     """Refuse to write over data that are read, inputs of the run, and its files: there may be no other copy of them.
 

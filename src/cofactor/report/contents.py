@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cofactor.engines.history import Event
-from cofactor.files import undamaged
+from cofactor.files import resuming, undamaged
 from cofactor.records import (
     Evaluation,
     Line,
@@ -75,7 +75,7 @@ def read(path: Path) -> Folder:
     for name in ("factor.npz", "evaluation.json"):
         if (path / "manifest.json").exists() and not (path / name).exists():
             raise CofactorError(
-                f"{name}: expected this file of a finished run in {path}, found none; `cofactor resume {path}` ends it."
+                f"{name}: expected this file of a finished run in {path}, found none; {resuming(path)} ends it."
             )
     files = {name: path / f"{name}.json" for name in ("passports", "rank", "privacy")}
     there = {name for name, file in files.items() if file.exists()}

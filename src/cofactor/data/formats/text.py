@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -13,21 +14,27 @@ from typing import IO, NoReturn
 
 import numpy as np
 
+from cofactor.data.formats.header import (
+    LOGICAL,
+    MISSING,
+    UNNAMED,
+    Row,
+    check_names,
+    cut,
+    in_order,
+    is_number,
+    is_numeric,
+    opening,
+    split_header,
+    trailing,
+)
 from cofactor.data.formats.row_blocks import Dense, RowBlocks
 from cofactor.data.formats.table import Options, Table, did_you_mean, tell_beside
 from cofactor.types import Array, DataError
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
-"""What stands for a missing number, in any case; it becomes NaN."""
-
-LOGICAL = {"true": 1.0, "false": 0.0}
-"""What is a number too, in any case."""
-
-Row = tuple[int, list[str]]
-"""Line number in the file (from 1) and its cells."""
-
 _COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")  # 12,5 where semicolons separate
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?\s*")  # 1.234 there, which is 1234 to who wrote 12,5
+_BETWEEN = "commas, semicolons or tabs"
 _SAMPLE = 64  # rows that decide what is a header, a number or text
 _CELLS = 1 << 18  # cells that are converted at once
 
@@ -56,6 +63,8 @@ def read_text(path: Path, options: Options) -> Table:
             check_names(head[0][1] if head else [], path)
         elif not head:
             raise DataError(f"{path}: expected rows of numbers, found an empty file.")
+        end = trailing(head) if options.guesses else None
+        head, lines = list(cut(head, end)), cut(lines, end)
         names, body = split_header(head, options.header if options.guesses else True)
         width = len(head[0][1] if names is None else names)
         layout = _layout(path, names, body, options)
@@ -63,7 +72,15 @@ def read_text(path: Path, options: Options) -> Table:
         table = _table(checked, layout, path, blocks=bool(options.blocks))
     index = None if names is None or layout.index is None else names[layout.index]
     tell_beside(path, table, options.obs, index)
+    _tell_numbers(path, table.feature_names)
     return table
+
+
+def _tell_numbers(path: Path, names: Sequence[str] | None) -> None:
+    """Say that a first line of numbers was taken for names, unless they only count the columns."""
+    if names and in_order(names) and names != [str(i) for i in range(len(names))]:
+        said = f"{path}: the first line, {names[0]} to {names[-1]}, is taken for the names of features."
+        warnings.warn(said, UserWarning, stacklevel=3)
 
 
 def open_text(path: Path) -> IO[str]:
@@ -74,19 +91,17 @@ def open_text(path: Path) -> IO[str]:
 
 
 def rows(file: IO[str], path: Path) -> Iterator[Row]:
-    """Yield the lines that are not blank; tabs separate in ``.tsv``, else the most frequent of ``, ; tab``.
+    """Yield the lines that are not blank, with their cells.
 
     Where semicolons separate, commas are decimal ones, as spreadsheets write them in much of Europe. Between tabs
     nobody could tell them from thousands.
     """
-    first = file.readline()
-    tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
-    delimiter = "\t" if tabs else max(",;\t", key=first.count)
+    first, delimiter, before = opening(file, tabs=path.name.lower().removesuffix(".gz").endswith(".tsv"))
     reader = csv.reader(chain([first], file), delimiter=delimiter, skipinitialspace=True)
     marks: dict[str, tuple[int, str]] = {}
     for cells in reader:
         if len(cells) > 1 or (cells and cells[0].strip()):
-            line = reader.line_num
+            line = before + reader.line_num
             yield line, [_pointed(cell, line, marks, path) for cell in cells] if delimiter == ";" else cells
 
 
@@ -108,72 +123,12 @@ def _pointed(cell: str, line: int, marks: dict[str, tuple[int, str]], path: Path
     return cell.replace(",", ".") if comma else cell
 
 
-def check_names(first: list[str], path: Path) -> None:
-    """Refuse a first line that is no header, whatever follows it: of a private run nothing may be guessed.
-
-    A row that is taken for a header would be published as names of features; and without a header a file that loses its
-    only row would not say how many features there are.
-    """
-    known = [cell for cell in first if cell.strip().lower() not in MISSING]
-    if not known or any(map(is_number, known)):
-        raise DataError(
-            f"{path}: expected names of all columns, none of them a number, in the first line of a file for a private "
-            "run, found another one or none; write one above the rows."
-        )
-
-
 def same_width(lines: Iterable[Row], width: int, path: Path, *, first: int) -> Iterator[Row]:
     """Pass rows on while they have ``width`` cells."""
     for number, cells in lines:
         if len(cells) != width:
             raise DataError(f"{path}: line {number}: expected {width} cells as in line {first}, found {len(cells)}.")
         yield number, cells
-
-
-def split_header(head: list[Row], header: bool | None) -> tuple[list[str] | None, list[Row]]:
-    """Return the names in the first line (None if it holds data) and the rows below it.
-
-    A header one cell short is R's: its rows begin with their names.
-    """
-    first, body = head[0][1], head[1:]
-    if not (_is_header(first, [cells for _, cells in body]) if header is None else header):
-        return None, head
-    if body and all(len(cells) == len(first) + 1 for _, cells in body):
-        first = ["", *first]
-    return [name.strip() for name in first], body
-
-
-def _is_header(first: list[str], body: list[list[str]]) -> bool:
-    """Whether most cells over numeric columns are no numbers, or number the columns as pandas does (0, 1, 2, ...)."""
-    shift = 1 if body and all(len(cells) == len(first) + 1 for cells in body) else 0
-    over = [cell for i, cell in enumerate(first) if not body or is_numeric(_column(body, i + shift))]
-    unnamed = shift == 0 and not first[0].strip() and bool(body)  # the place of the index
-    if unnamed and not is_numeric(_column(body, 0)):
-        return True
-    over = over[1:] if unnamed else over
-    values = [cell for cell in over if is_number(cell)]
-    if len(values) == len(over) > (0 if unnamed else 2):
-        return over == [str(i) for i in range(len(over))]
-    return len(values) * 2 < len(over)
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell is a number (nan and inf too)."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def is_numeric(cells: Sequence[str]) -> bool:
-    """Whether at least half of the cells that are not missing are numbers."""
-    present = [cell for cell in cells if cell.strip().lower() not in MISSING]
-    return 2 * sum(is_number(cell) or cell.strip().lower() in LOGICAL for cell in present) >= len(present)
-
-
-def _column(body: list[list[str]], i: int) -> list[str]:
-    return [cells[i] for cells in body if i < len(cells)]
 
 
 def _layout(path: Path, names: list[str] | None, body: list[Row], options: Options) -> _Layout:
@@ -186,13 +141,16 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], options: Optio
             raise DataError(f"{path}: expected a column {name!r}, found {found}{did_you_mean(name, names or [])}")
     columns = range(len(body[0][1]) if names is None else len(names))
     cells = [row for _, row in body]
-    unnamed = names is not None and len(names) > 1 and names[0] in ("", "Unnamed: 0")
-    guessed = [i for i in columns if options.guesses and not is_numeric(_column(cells, i))]
+    unnamed = names is not None and len(names) > 1 and names[0] in UNNAMED
+    guessed = [i for i in columns if options.guesses and not is_numeric([row[i] for row in cells if i < len(row)])]
     text = sorted({*guessed, *([0] if unnamed or (not options.guesses and names and names[0] in obs) else [])})
     others = set(text) | {i for i in columns if names is not None and names[i] in obs}
     features = [i for i in columns if i not in others]
     if not features:
-        raise DataError(f"{path}: expected at least one column of numbers, found {len(columns)} column(s) of text.")
+        example = f", as {cells[-1][0]!r}; numbers, True and False are read, between {_BETWEEN}" if guessed else ""
+        raise DataError(
+            f"{path}: expected at least one column of numbers, found {len(columns)} column(s) of text{example}."
+        )
     return _Layout(names, features, sorted(others), 0 if 0 in text else None)
 
 
@@ -261,21 +219,22 @@ def _values(column: list[str]) -> Array:
 
 def _convert(batch: list[Row], layout: _Layout, path: Path) -> Array:
     shape = len(batch), len(layout.features)
-    cells = (row[i] for _, row in batch for i in layout.features)
+    cells = [row[i] for _, row in batch for i in layout.features]
     try:
-        return np.fromiter(map(float, cells), float, shape[0] * shape[1]).reshape(shape)
+        if "_" not in "".join(cells):
+            return np.fromiter(map(float, cells), float, shape[0] * shape[1]).reshape(shape)
     except ValueError:
-        return np.array([[_number(row[i], line, i, layout, path) for i in layout.features] for line, row in batch])
+        pass
+    return np.array([[_number(row[i], line, i, layout, path) for i in layout.features] for line, row in batch])
 
 
 def _number(cell: str, line: int, column: int, layout: _Layout, path: Path) -> float:
     word = cell.strip().lower()
     if word in MISSING:
         return np.nan
-    try:
-        return LOGICAL[word] if word in LOGICAL else float(cell)
-    except ValueError:
+    if word not in LOGICAL and not is_number(cell):
         _refuse(cell, line, column, layout, path)
+    return LOGICAL[word] if word in LOGICAL else float(cell)
 
 
 def _refuse(cell: str, line: int, column: int, layout: _Layout, path: Path) -> NoReturn:

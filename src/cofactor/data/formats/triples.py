@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import sparse
 
+from cofactor.data.formats.header import UNNAMED, Row, is_number
 from cofactor.data.formats.table import Table, need
-from cofactor.data.formats.text import Row, is_number, open_text, rows, same_width
+from cofactor.data.formats.text import open_text, rows, same_width
 from cofactor.types import Array, DataError
 
 _WORDS = {
@@ -87,8 +88,15 @@ def _stored(file: Any) -> Iterator[Row]:
 def _places(first: Sequence[str], path: Path, column: str) -> tuple[list[int], bool]:
     """Return the columns of user, item and what is read, and whether the first line is a header.
 
-    Where users and items have no ratings beside them, nothing is read: every line counts as 1.
+    A first column without a name, which numbers the lines, is none of them.
     """
+    numbered = len(first) > 2 and first[0].strip() in UNNAMED and not any(map(is_number, first))
+    places, header = _places_among(first[numbered:], path, column)
+    return [place + numbered for place in places], header
+
+
+def _places_among(first: Sequence[str], path: Path, column: str) -> tuple[list[int], bool]:
+    """Return the same of named columns: where users and items have no ratings beside them, every line counts as 1."""
     named = dict(zip(_ORDER, places_of(first, _ORDER), strict=True))
     taken = [place for place in named.values() if place is not None]
     if column == "rating" and (len(first) == 2 or (named["rating"] is None and len(taken) == len(first))):
@@ -97,7 +105,7 @@ def _places(first: Sequence[str], path: Path, column: str) -> tuple[list[int], b
         said = (
             f"{path}: no column of ratings: every line counts as 1{also}, as models of clicks take it (option alpha)."
         )
-        warnings.warn(said, UserWarning, stacklevel=4)
+        warnings.warn(said, UserWarning, stacklevel=5)
         return [_place(name, named[name] if header else None, [], first, path) for name in ("user", "item")], header
     if len(first) < (4 if column == "timestamp" and named[column] is None else 3):
         shown = "user,item,rating[,timestamp]" if column == "rating" else "user,item,rating,timestamp"
@@ -106,7 +114,12 @@ def _places(first: Sequence[str], path: Path, column: str) -> tuple[list[int], b
     wanted = ("user", "item", column)
     if is_number(first[2]):
         return [_ORDER.index(name) for name in wanted], False
-    return [_place(name, named[name], taken, first, path) for name in wanted], True
+    places = [_place(name, named[name], taken, first, path) for name in wanted]
+    if None in (named[name] for name in wanted):
+        read = ", ".join(f"{name} {first[place]!r}" for name, place in zip(wanted, places, strict=True))
+        said = f"{path}: columns are read by their place: {read}; if that is wrong, call them user, item and {column}."
+        warnings.warn(said, UserWarning, stacklevel=5)
+    return places, True
 
 
 def _place(what: str, found: int | None, taken: Sequence[int], header: Sequence[str], path: Path) -> int:
