@@ -272,6 +272,15 @@ def test_runs_without_passports_markers_or_an_end_say_why(cells: Path, tmp_path:
         assert "run folder" in cofactor(verb, "empty", cwd=tmp_path, check=2).stderr
 
 
+def test_components_that_nothing_is_made_of_have_no_markers(tmp_path: Path) -> None:
+    """It ended in a traceback."""
+    for name in "ab":
+        pd.DataFrame(np.zeros((6, 3)), columns=["x", "y", "z"]).to_csv(tmp_path / f"{name}.csv", index=False)
+    cofactor("fit", "a.csv", "b.csv", "-k", 2, "-q", cwd=tmp_path)
+    assert cofactor("markers", "run", cwd=tmp_path).stdout.strip() == "0 markers"
+    cofactor("passports", "run", cwd=tmp_path)
+
+
 def test_of_several_clients_exact_sends_what_its_ledger_says(cells: Path) -> None:
     """`cofactor methods` listed what one client alone sends, a span, and not the factor that each of several sends."""
     first = [json.loads(line) for line in (cells / "run" / "ledger.jsonl").read_text().splitlines()]

@@ -74,7 +74,9 @@ def test_what_a_consensus_does_not_go_with_is_named(more, named):
 
 
 def test_what_is_no_bit_is_named_with_its_feature():
-    with pytest.raises(CofactorError, match=r"column 1 \('b'\) at client 0; make bits of other values: prepare="):
+    with pytest.raises(
+        CofactorError, match=r"column 1 \('b'\) at client 0; make bits of other values: prepare=.* is 1 above 0.5"
+    ):
         FederatedBMF(1).fit(pd.DataFrame({"a": [0, 1], "b": [1, 3]}))
 
 

@@ -177,7 +177,7 @@ def _teller(*, quiet: bool) -> Any:
             return
         if kind == "history":
             loss = "" if line["loss"] is None else f"loss {line['loss']:.6g}, "
-            _say(f"round {line['round']}: {loss}{line['participants']} clients, {line['seconds']:.2f} s")
+            _say(f"round {line['round'] + 1}: {loss}{line['participants']} clients, {line['seconds']:.2f} s")
         else:
             _say(f"{line['client'] or 'run'}: {line['what']}")
 

@@ -250,8 +250,8 @@ def markers(run: Path, top: int, out: Path | None, *, as_json: bool) -> None:
             stream.write(to_tsv(found).encode())
     if as_json:
         print(json.dumps([asdict(line) for line in found], indent=1))
-    elif out is not None:
-        Console().print(f"{len(found)} markers in {out}", soft_wrap=True)
+    elif out is not None or not found:  # of components that nothing is made of there are none
+        Console().print(f"{len(found)} markers" + (f" in {out}" if out else ""), soft_wrap=True)
     else:
         by: dict[int, list[str]] = {}
         for line in found:
