@@ -117,8 +117,8 @@ def test_schedules_are_longer_by_the_share_unless_rounds_are_asked_for_or_paid()
     def rounds(name, plan, **options):
         return build(name, 3, plan, Facts(clients=CLIENTS), options)[0].rounds
 
-    assert rounds("felb", Plan(), sweeps=3) == 50
-    assert rounds("felb", Plan(participation=SHARE), sweeps=3) == 200
+    assert rounds("felb", Plan(), sweeps=3) == 60
+    assert rounds("felb", Plan(participation=SHARE), sweeps=3) == 240
     assert rounds("boolean-exact", Plan(60, participation=SHARE), sweeps=3) == 60
     assert rounds("boolean-oneshot", Plan(participation=SHARE), sweeps=3) == 5 * 24
     assert rounds("boolean-oneshot", Plan(20, participation=SHARE), sweeps=3) == 20
@@ -140,10 +140,27 @@ def test_schedules_have_more_sweeps_than_uploads_unless_their_number_is_asked_fo
     for name in ("boolean-oneshot", "asso"):
         assert catalog.make(name, 3, sweeps=None) == catalog.make(name, 3, sweeps=3)
     for name in ("boolean-exact", "felb", "falb"):
-        assert catalog.make(name, 3, sweeps=None) == catalog.make(name, 3, sweeps=10)
-        assert catalog.make(name, 3, sweeps=None, rounds=10) == catalog.make(name, 3, sweeps=2, rounds=10)
+        assert catalog.make(name, 3, sweeps=None) == catalog.make(name, 3, sweeps=20)
+        assert catalog.make(name, 3, sweeps=None, rounds=10) == catalog.make(name, 3, sweeps=3, rounds=10)
     model = FederatedBMF(3, method="boolean-exact", random_state=0).fit(synthetic.tiles(60, 20, 3).X)
     assert model.history_[40].loss == round(2 * model.history_[40].loss) / 2  # half the errors, in a sweep
+
+
+def small_blocks(k=16, rows=10, features=120):
+    """Sparse rows of many small patterns, each of one client's: components that begin anew come one after the other."""
+    rng = np.random.default_rng(2)
+    H = np.zeros((k, features), np.uint8)
+    for pattern in H:
+        pattern[rng.choice(features, 5, replace=False)] = 1
+    return np.array_split(np.repeat(H, rows, axis=0) & (rng.random((k * rows, features)) < 0.9), CLIENTS)
+
+
+def test_sweeps_after_a_schedule_go_on_until_none_changes_anything():
+    Xs = small_blocks()
+    usual = FederatedBMF(16, method="felb", random_state=0).fit(Xs)
+    longer = FederatedBMF(16, method="felb", random_state=0, sweeps=40, rounds=80).fit(Xs)
+    assert usual.history_[-1].loss < usual.history_[-11].loss  # ten sweeps are too few here
+    np.testing.assert_array_equal(usual.components_, longer.components_)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.5, float("nan")])
