@@ -33,8 +33,9 @@ class Stop:
 
     By its loss: the best one fell by less than ``tol`` of itself over ``patience`` rounds, and no component of the
     factor has come far (2 % of its norm) in them; or the factor stands still (``tol`` in all of them), as it does
-    where nothing is left to explain. By its factor: no component has come further than ``tol`` in any of them; or
-    all go to and fro, and nowhere: it stands still against its own noise (:func:`cofactor.engines.over.still`).
+    where nothing is left to explain. By its factor: no component has come further than ``tol`` in any of them, and the
+    loss has not fallen by more (small steps may be large beside a small error); or all go to and fro, and nowhere: it
+    stands still against its own noise (:func:`cofactor.engines.over.still`).
     """
 
     tol: float = 0.0

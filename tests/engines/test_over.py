@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
 from tests.helpers.methods import same_bits
 
@@ -239,3 +240,21 @@ def test_few_features_of_many_units_come_to_their_end():
     assert model.n_rounds_ < 400
     longer = FederatedNMF(6, random_state=0, tol=0, rounds=1000).fit(X)
     assert model.reconstruction_err_ <= 1.005 * longer.reconstruction_err_
+
+
+def test_a_factor_whose_loss_still_falls_does_not_stand_still():
+    """A step of 1e-4 is a large one where the error is .4 % of the data: features of many units."""
+    falls = [Round(t, 0.99**t, 0.0, 0, 0, 0.0, 1, moved=1e-5) for t in range(20)]
+    assert still(falls, 1e-4, 3, "factor") == ""
+    assert still([*falls, *(falls[-1]._replace(round=t) for t in range(20, 24))], 1e-4, 3, "factor") == "factor"
+    assert still([line._replace(loss=float("nan")) for line in falls], 1e-4, 3, "factor") == "factor"
+
+
+@pytest.mark.parametrize("method", ["syn-sd", "fedmavg"])
+def test_methods_that_average_claim_no_end_on_data_of_many_units(method):
+    Xs = np.array_split(load_wine().data, 8)
+    usual = FederatedNMF(4, method=method, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="rounds were not enough"):
+        usual.fit(Xs)
+    longer = FederatedNMF(4, method=method, random_state=0, tol=0, rounds=1000).fit(Xs)
+    assert longer.history_[-1].loss < 0.98 * usual.history_[-1].loss

@@ -164,14 +164,16 @@ def still(history: Sequence[Round], tol: float, patience: int, judged: str = "lo
         return ""
     last = history[-patience:]
     steps = [line.moved for line in last if not math.isnan(line.moved)]
+    losses = [line.loss for line in history]
+    before, now = min(losses[:-patience]), min(losses)
+    fallen = before - now > tol * abs(before)
     if judged == "factor":
-        if steps and max(steps) <= tol:
+        # a small step of the factor may be a large one of a small error, and then losses of any kind say so
+        if steps and max(steps) <= tol and not fallen:
             return "factor"
         return "noise" if all(line.net <= NOISE for line in last) else ""
     if steps and sum(steps) <= tol:
         return "factor"
-    losses = [line.loss for line in history]
-    before, now = min(losses[:-patience]), min(losses)
     return "loss" if before - now <= tol * abs(before) and sum(steps) <= SETTLED else ""
 
 
