@@ -38,9 +38,9 @@ LIMITS = """## Where the limits are
   client begins at a summary of its own rows, as several do: over 19 stored matrices it ended between 1 % below
   (`scrna_hnsc_gse103322`) and .08 % above the strongest parts of singular vectors, .14 % below in the mean, in .86 of
   the time (rows of large ones were cut to 2500 or 6000). It was more than .05 % above scikit-learn's final error on one
-  of them (`americas_small`, 1.0006), singular vectors on four (up to 1.0096), and each of three random starts on five to
-  eight (up to 1.065). To the first error that is as low as scikit-learn's it takes a little longer on digits, and less
-  on cells.
+  of them (`americas_small`, 1.0006), singular vectors on four (up to 1.0096), and each of three random starts on five
+  to eight (up to 1.065). To the first error that is as low as scikit-learn's it takes a little longer on digits, and
+  less on cells.
 - Sparse products in panels of 8, 16 or 25 columns, so that what is gathered or scattered stays in the second cache,
   took 1.3 to 3.5 times as long as whole rows: indices are then walked several times. Tiles of 500 to 8000 columns of X
   took 1.2 to 4 times as long to gather, and with a copy of X in that order .85: not worth twice the memory. Asking for
