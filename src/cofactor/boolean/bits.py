@@ -92,8 +92,7 @@ def check_boolean(X: Data, client: str | int | None = None) -> None:
     i, j, value = _first_bad(X)
     raise DataError(
         f"Boolean data must be 0 or 1. Found {value:g} in row {i}, column {j}{where}; "
-        "make bits of other values: prepare='binarize=0.5' or --prepare binarize=0.5 is 1 above 0.5 "
-        "(of 1 and 2, take 1.5).",
+        "make bits of other values: prepare='binarize=0.5' or --prepare binarize=0.5 is 1 above 0.5 (of 1 and 2: 1.5).",
         int(j),
     )
 
