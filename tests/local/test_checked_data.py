@@ -213,8 +213,9 @@ def test_values_whose_squares_are_no_numbers_are_refused(size, form, rng, tmp_pa
 @pytest.mark.parametrize("exponent", [-135, 135])
 def test_errors_are_true_as_far_as_values_are_taken(exponent, rng):
     X = rng.uniform(size=(30, 8))
-    plain, scaled = (FederatedNMF(2, random_state=0).fit([Y]) for Y in (X, X * 10.0**exponent))
-    assert scaled.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-6)
+    for parts in ([X], [X[:12], X[12:]]):
+        plain, scaled = (FederatedNMF(2, random_state=0).fit([s * Y for Y in parts]) for s in (1.0, 10.0**exponent))
+        assert scaled.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-6)
 
 
 @pytest.mark.parametrize(("beta", "exponent"), [(1, -30), (2, -30), (3, 100)])

@@ -24,6 +24,7 @@ def pairs(codes: Array, factor: Array, count: int) -> list[tuple[int, int]]:
     >>> pairs(np.ones((3, 3)) + np.diag([0.0, 0.0, 9.0]), np.eye(3), 1)
     [(0, 1)]
     """
+    codes, factor = _near_one(codes), _near_one(factor)
     p, q = np.triu_indices(len(codes), 1)
     own = np.diag(codes) * np.diag(factor)
     trace = own[p] + own[q] + 2 * (codes * factor)[p, q]
@@ -38,7 +39,7 @@ def directions(missed: Array, count: int) -> list[Array]:
     >>> directions(np.diag([1.0, 3.0, 2.0]), 2)
     [array([0., 1., 0.]), array([0., 0., 1.])]
     """
-    found, left = [], missed
+    found, left = [], _near_one(missed)
     for _ in range(count):
         v = left[np.argmax(np.einsum("ij,ij->i", left, left))]
         for _ in range(TURNS):
@@ -63,6 +64,11 @@ def merged(H: Array, W: Array, gram: Array, pair: tuple[int, int], direction: Ar
     codes[..., second] = 0
     new[first], new[second] = row, direction
     return new, codes
+
+
+def _near_one(A: Array) -> Array:
+    """Return A (>= 0) times a power of 2, with a largest entry near 1: bits stay, and no product leaves the range."""
+    return np.ldexp(A, -int(np.frexp(np.max(A, initial=0.0))[1]))
 
 
 def _cosines(gram: Array) -> Array:
