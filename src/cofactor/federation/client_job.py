@@ -246,9 +246,8 @@ class ClientJob:
         terms, table = self._known
         if not 0 <= number < clients <= 10_000 or clients != len(terms.names):
             raise Refused("order")
-        if (
-            union and terms.config.features != "union"
-        ):  # what a method cannot take would fail by how many rows there are
+        # what a method cannot take would fail by how many rows there are
+        if union and terms.config.features != "union":
             raise Refused("order")
         X = table.X
         bound = width if union else X.shape[1]
