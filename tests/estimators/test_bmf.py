@@ -87,8 +87,8 @@ def test_options_reach_the_method(clients):
 @pytest.mark.parametrize(
     ("model", "X", "text"),
     [
-        ({}, [[0, 1], [1, 0.5]], r"Found 0.5 in row 1, column 1 at client 0; make bits .*cofactor.data.binarize"),
-        ({}, [[[0, 1]], [[1, 3]]], r"Found 3 in row 0, column 1 at client 1; make bits .*cofactor.data.binarize"),
+        ({}, [[0, 1], [1, 0.5]], r"Found 0.5 in row 1, column 1 at client 0; make bits .*binarize=0.5 is 1 above 0.5"),
+        ({}, [[[0, 1]], [[1, 3]]], r"Found 3 in row 0, column 1 at client 1; make bits .*binarize=0.5 is 1 above 0.5"),
         ({}, [[0, 1], [1, -1]], "Found -1 in row 1, column 1"),
         ({}, [[0, np.nan], [1, 0]], "client 0: .* found 1 NaN or infinity"),
         ({"threshold": 0.5}, [[0, np.nan], [1, 0]], "1 NaN or infinity"),

@@ -127,17 +127,17 @@ def improve_factor(
             found.append(new)
         explained = np.maximum(explained, 0)
         H = arrays.contiguous(_together(found, [part for part, _ in parts]).T)
-        return H, gained, explained / np.maximum(explained.sum(), TINY)
+        return H, gained, explained / np.maximum(explained.sum(), TINY), _beside(H, previous.T)
 
     given = F, previous.T, *(a for _, (gram, cross) in parts for a in (mirrored(gram, F.shape[1]), cross))
     whole = all(isinstance(part, slice) for part, _ in parts)
     steady = whole and _is_steady(update, penalties)
-    H, gained, share = replayed(improved, None, update, *given) if steady else improved(*given)
-    return Renewed(H, gained, share, _ahead(H, previous, momentum))
+    H, gained, share, before = replayed(improved, None, update, *given) if steady else improved(*given)
+    return Renewed(H, gained, share, descent.extrapolate(H, before, momentum))
 
 
-def _ahead(H: Array, previous: Array, momentum: float) -> Array:
-    """Return H (k x m) extrapolated beyond the previous one; components whose length has strayed keep it.
+def _beside(H: Array, previous: Array) -> Array:
+    """Return the previous factor (k x m) to extrapolate H from: as long as H where a component has strayed.
 
     ``W_l H_l`` does not depend on the length of H_l, and codes answer to it: with a momentum above 1/2 a component that
     has grown by 1 + g grows by more in the next round, its codes shrink, and in the end both leave the range of single
@@ -145,10 +145,10 @@ def _ahead(H: Array, previous: Array, momentum: float) -> Array:
     """
     size = np.sqrt(np.einsum("km,km->k", H, H))
     strayed = (size > FAR) | (size * FAR < 1)
-    if momentum > 0 and strayed.any():
-        before = np.sqrt(np.einsum("km,km->k", previous, previous))
-        previous = previous * np.where(strayed, size / np.maximum(before, TINY), 1.0)[:, None]
-    return descent.extrapolate(H, previous, momentum)
+    if not isinstance(H, Placed) and not strayed.any():  # a device is not asked for a number
+        return previous
+    before = np.sqrt(np.einsum("km,km->k", previous, previous))
+    return previous * np.where(strayed, size / np.maximum(before, TINY), 1.0)[:, None]
 
 
 def _is_steady(update: Update, penalties: Penalties) -> bool:
