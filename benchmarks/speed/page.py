@@ -56,9 +56,9 @@ LIMITS = """## Where the limits are
 - Where a sparse round of one thread goes, in ms of 92: gathering 22, scattering 24, sweeps 24, three grams 7, the rest
   are passes over the two factors. Of a dense one in double precision, of 219: products 198, sweeps 14, gram 3, passes
   over the codes 2, all else 2.
-- The dense tables of one thread are single runs, on a busy machine. Six more in double precision gave 1.08 to 1.10 and
-  once 1.20 (median 1.09; three of the code before: 1.09 to 1.11, median 1.11), three in single precision 1.11 to 1.13
-  (median 1.11; before 1.12 to 1.13, median 1.12).
+- The dense tables of one thread are single runs on an idle machine. On busy ones seven in double precision gave 1.08 to
+  1.10 and once 1.20, five in single precision 1.10 to 1.13. Three runs of the sparse table of two threads gave .66, .69
+  and .72 there.
 - Dense products are shared by our threads, and BLAS has one: by two threads of BLAS the products above took 37 + 35 ms
   of the wall in single precision, by two of ours 30 + 29 (one thread: 62 + 55), and a round 88 and 70 ms (126), .55 of
   one thread. The table of threads above is one run of seven: .54 to .72, where two of BLAS took .61 and
