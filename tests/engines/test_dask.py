@@ -3,7 +3,6 @@
 import os
 import pickle
 import signal
-import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from tests.helpers.methods import NAMES, case
 from cofactor import FederatedBMF, FederatedKMeans, FederatedNMF, metrics, run
 from cofactor.data import load, synthetic
 from cofactor.data.formats.row_blocks import RowBlocks
-from cofactor.engines import dask_engine, dask_hosts, dask_worker, log
+from cofactor.engines import dask_hosts, dask_worker, log
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.dask_engine import Dask
 from cofactor.engines.host import UNTOLD, Host
@@ -33,7 +32,7 @@ from cofactor.methods.build import Facts, build
 from cofactor.methods.wrapped import Wrapped
 from cofactor.plan import ByShare, Plan
 from cofactor.privacy import Privacy, account
-from cofactor.privacy.errors import ReleasedError
+from cofactor.privacy.errors import PrivacyError, ReleasedError
 from cofactor.types import ClientError, CofactorError, DataError, Shared
 
 dask = pytest.importorskip("dask")
@@ -332,6 +331,48 @@ def test_a_private_run_goes_on_without_a_worker_that_was_lost_between_rounds(eng
     assert there.epsilon == account.read(tmp_path / "site.jsonl").spent().epsilon == pytest.approx(1, rel=1e-9)
 
 
+class Wide:
+    """Rows of which other software says how many there are."""
+
+    @property
+    def shape(self):
+        raise MemoryError("Unable to allocate an array with shape (51, 14)")
+
+
+class Talking(Wrapped):
+    """A private method whose client says what is in it at the end."""
+
+    def refit(self, data, factor):
+        return data.shape[0]  # which breaks what comes after it
+
+
+def test_errors_of_other_software_stay_on_the_workers_of_a_private_run(engine, Xs):
+    """What they say is not ours: how many rows there are, as a rule."""
+    method, plan = build("fedavg", 3, Plan(2, privacy=Privacy(1, 1e-3, unit="client")), Facts(len(Xs), 14))
+    for found in (Wide, lambda: {"Alice": 51}, lambda: "Alice"):
+        with pytest.raises(DataError, match="client 0: expected data of the declared kind") as raised:
+            run(method, [dask.delayed(found)(), *Xs[1:]], plan, engine=engine)
+        assert not {"Alice", "51"} & set(str(raised.value).replace(",", " ").split())
+    with pytest.raises(
+        ClientError, match=r"client [0-9], or one next to it: expected a message, found an error"
+    ) as raised:
+        run(Talking(method), Xs, plan, engine=engine)
+    assert raised.value.__cause__ is None
+
+
+def test_a_block_is_one_client_of_a_private_run(engine, client, Xs):
+    """Its rows were in two clients at the price of one."""
+    method, plan = build("dp-nmf", 3, Plan(privacy=Privacy(1, 1e-3)), Facts(3, 14))
+    X, block, there = da.from_array(Xs[0], chunks=(9, 14)), dask.delayed(np.asarray)(Xs[0]), client.scatter(Xs[0])
+    for same in (
+        (X.blocks[0], X.blocks[0]),
+        (block, dask.delayed(block)),
+        (there, distributed.Future(there.key, client)),
+    ):
+        with pytest.raises(PrivacyError, match="client 2: expected each matrix once, found that of 0 again"):
+            run(method, [same[0], Xs[1], same[1]], plan, engine=engine)
+
+
 def test_clients_that_end_every_worker_are_named(engine, Xs, tmp_path, monkeypatch):
     monkeypatch.setattr(dask_hosts, "LOSSES", 1)
     _, method = fatal(tmp_path, 9)
@@ -484,7 +525,8 @@ def test_who_is_meant_and_who_is_missing(cluster, Xs, monkeypatch):
 
 def test_codes_stay_on_other_machines(engine, Xs, monkeypatch):
     known = FederatedNMF(3, rounds=3, tol=0, random_state=0).fit(Xs)
-    monkeypatch.setattr(dask_engine.socket, "gethostname", lambda: f"not {socket.gethostname}")
+    assert len(FederatedNMF(3, rounds=3, random_state=0, engine=engine).fit(Xs).codes_) == len(Xs)
+    monkeypatch.setattr(dask_worker, "_boot", lambda: "another machine of the same name")
     X = da.from_array(np.vstack(Xs), chunks=(40, 14))
     model = FederatedNMF(3, rounds=3, tol=0, random_state=0, engine=engine)
     assert model.fit(Xs).codes_ == []

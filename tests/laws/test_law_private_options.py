@@ -337,7 +337,10 @@ def test_a_matrix_is_one_client() -> None:
     method, _ = build("dp-moments", 2, Plan(privacy=private), Facts(2, 5))
     for fit in (FederatedNMF(2, privacy=private).fit, lambda Xs: run(method, Xs)):
         with pytest.raises(PrivacyError, match="client 2: expected each matrix once, found that of 0 again"):
-            fit([X, X[:3], X])
+            fit([X, X[:3].copy(), X])
+        for again in (X[:], X[-2:], X[::-1], X[::2]):
+            with pytest.raises(PrivacyError, match="client 2: expected each matrix once, found the rows of 0 again"):
+                fit([X, X[:3].copy(), again])
     with pytest.warns(UserWarning, match="Mind that"):
         FederatedNMF(2, privacy=private).fit([X[0].tolist()] * 12)  # rows of one client
 

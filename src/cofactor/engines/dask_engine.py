@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +19,7 @@ from cofactor.engines.session import stepped
 from cofactor.engines.team import Team
 from cofactor.kinds import Checked
 from cofactor.method import Method
-from cofactor.methods.build import refuse_dealt
+from cofactor.methods.build import refuse_dealt, refuse_same
 from cofactor.plan import ByShare, Plan, Stream
 from cofactor.types import Array, CofactorError, Data, DataError, Shared
 
@@ -119,6 +118,8 @@ def clients_of(Xs: Any, plan: Plan) -> list[Data]:
     if not is_lazy(Xs):
         if len(Xs) == 0:
             raise DataError("expected at least one client, found an empty list.")
+        if plan.privacy is not None:
+            refuse_same([_known_by(X) for X in Xs])
         return list(Xs)
     if not hasattr(type(Xs), "rechunk") or Xs.ndim != 2:
         kind = f"{type(Xs).__name__} of {Xs.ndim} dimensions" if hasattr(Xs, "ndim") else type(Xs).__name__
@@ -130,6 +131,13 @@ def clients_of(Xs: Any, plan: Plan) -> list[Data]:
     if X.numblocks[0] > 1:
         refuse_dealt(plan)
     return [X.blocks[i] for i in range(X.numblocks[0])]
+
+
+def _known_by(X: Any) -> Hashable:
+    """Return what dask knows a block by: two objects with the same keys are the same rows."""
+    if not is_lazy(X):
+        return id(X)
+    return X.key if isinstance(X, _distributed().Future) else str(X.__dask_keys__())
 
 
 class DaskSession:
@@ -200,7 +208,7 @@ class DaskSession:
 
     def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
         """Return what all clients found, and their codes if all of them are on this machine."""
-        here, places = socket.gethostname(), self.hosts.places
+        here, places = worker.machine(), self.hosts.places
         orders = [self.hosts.order(worker.finish, factor, work[p.first : p.stop], here) for p in places]
         done: list[Finished] = self._surely(lambda: self.hosts.tell(*orders))
         codes = [W for part in done for W in part.codes] if all(part.codes for part in done) else []

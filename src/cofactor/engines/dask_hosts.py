@@ -176,7 +176,7 @@ class Hosts:
             told = (
                 f"{place.clients}: expected a worker that can hold them, but {place.losses} were lost or failed in turn"
             )
-            raise ClientError(f"{told}: {_text(cause)}") from cause
+            raise ClientError(f"{told}: {_text(cause, private=self.private)}") from (None if self.private else cause)
 
     def _catch_up(self) -> None:
         """Bring every host to where the run is."""
@@ -292,5 +292,5 @@ def is_lazy(X: Any) -> bool:
     return isinstance(X, Future) or bool(is_dask_collection(X))
 
 
-def _text(error: BaseException | None) -> str:
-    return text_of(error) if isinstance(error, Exception) else type(error).__name__
+def _text(error: BaseException | None, *, private: bool = False) -> str:
+    return text_of(error) if isinstance(error, Exception) and not private else type(error).__name__

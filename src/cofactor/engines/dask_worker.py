@@ -9,9 +9,11 @@ from __future__ import annotations
 import pickle
 import socket
 import threading
+import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -22,7 +24,7 @@ from cofactor import kinds
 from cofactor.engines.checkpoint import Checkpoint, State
 from cofactor.engines.contract import Answer, Finished, Work
 from cofactor.engines.history import Round, dtype_of
-from cofactor.engines.host import Host
+from cofactor.engines.host import UNTOLD, Host
 from cofactor.engines.team import Team, text_of, told_of
 from cofactor.method import Method, total
 from cofactor.types import Array, ClientError, CofactorError, DataError, Local, Message, Shared
@@ -86,14 +88,14 @@ class Hosted:
         self.host: Steady | None = None
         self.error: Exception | None = None
         self.terms: Terms = pickle.loads(terms)
+        self.private = self.terms.method.traits.allowance is not None
         self.number, self.first, self.threads = number, first, int(get_worker().state.nthreads)
         self.blas = ThreadpoolController()
         self.limit = self.threads if len(data) == 1 else 1
         try:
             kind = kinds.named(self.terms.method.traits.kind)
-            private = self.terms.method.traits.allowance is not None
             self.data = [
-                X if self.terms.checked else kinds.check_one(kind, X, j, private=private)
+                X if self.terms.checked else kinds.check_one(kind, X, j, private=self.private)
                 for j, X in enumerate(data, first)
             ]
         except Exception as error:
@@ -113,13 +115,15 @@ def carry_out(held: Any, name: str, order: bytes) -> Outcome:
             work, arguments = pickle.loads(order)
             return work(hosted, *arguments), None
         except Exception as error:
-            return None, _portable(error)
+            return None, _portable(error, hosted)
 
 
-def _portable(error: Exception) -> Exception:
+def _portable(error: Exception, hosted: Hosted) -> Exception:
     """Return the error, or what it says where it cannot, or must not, travel."""
     if isinstance(error, CofactorError) and error.told is not None:
         return DataError(told_of(error))
+    if hosted.private and not isinstance(error, CofactorError):  # other software says what it found: sizes, values
+        return ClientError(f"client {hosted.first}, or one next to it: {UNTOLD}")
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -181,10 +185,22 @@ def present(host: Host) -> None:
     """Host: be there."""
 
 
-def finish(host: Host, factor: Array, work: Sequence[Work], machine: str) -> Finished:
+def finish(host: Host, factor: Array, work: Sequence[Work], driver: tuple[str, str]) -> Finished:
     """Host: finish; codes leave only for a driver on the same machine."""
     done = host.finish(factor, work)
-    return done if machine == socket.gethostname() else replace(done, codes=[])
+    return done if driver == machine() else replace(done, codes=[])
+
+
+def machine() -> tuple[str, str]:
+    """Return what this machine has to itself: a name alone ("localhost") may be that of many."""
+    return socket.gethostname(), _boot()
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # another system than Linux
+        return f"{uuid.getnode():x}"
 
 
 class Place(Team):

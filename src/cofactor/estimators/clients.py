@@ -102,6 +102,8 @@ def split(
     if many and empty:
         refuse_again(X)
     tables = as_tables(X if many else [X], layer=layer, here=empty)
+    if empty:
+        refuse_again([table.X for table in tables])  # frames and other containers may hold the same cells
     if isinstance(groups, str):
         tables[0], groups = set_aside(tables[0], groups)
     tables = [replace(table, X=converted(table.X, j, convert)) for j, table in enumerate(tables)]

@@ -88,14 +88,18 @@ def check_one(
     """
     if private and arrays.is_placed(X):  # what fits there, and in which type, depends on the rows
         raise DataError(f"client {client}: expected rows in memory in a private run, found some on a device.")
-    nothing = private and X.shape[0] == 0
     try:
+        nothing = private and X.shape[0] == 0
         found = kind.check(np.zeros((1, X.shape[1]), X.dtype), client)[:0] if nothing else kind.check(X, client)
     except DataError as error:
         if not (private and isinstance(error, SizeError)):
             named = error if features is None else error.named(features)
             raise (named.kept(client) if private else named) from None
         found = error.data
+    except Exception as error:  # of other software, which says what it found: sizes, values
+        if not private:
+            raise
+        raise DataError(f"client {client}: {type(error).__name__}: {error}").kept(client) from error
     return found.astype(X.dtype) if private and X.dtype == np.float32 and found.dtype == np.float64 else found
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from cofactor.local.overlap import first_overlap
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.methods.auto import Choice, choose, density_of
@@ -95,11 +96,23 @@ def refuse_dealt(plan: Plan) -> None:
 
 
 def refuse_again(Xs: Any) -> None:
-    """Refuse a matrix that a private run is given for two clients, as a file that is given twice: by what it is."""
-    first: dict[int, int] = {}
-    for j, X in enumerate(Xs if isinstance(Xs, list | tuple) else ()):
-        if first.setdefault(id(X), j) != j:
-            raise PrivacyError(AGAIN.format(what=f"client {j}: expected each matrix", again=f"that of {first[id(X)]}"))
+    """Refuse a matrix, or cells of it, that a private run is given for two clients, as a file twice: by what it is."""
+    matrices = Xs if isinstance(Xs, list | tuple) else ()
+    refuse_same(list(map(id, matrices)))
+    if (both := first_overlap(matrices)) is not None:
+        raise _again("the rows", *both)
+
+
+def refuse_same(known_by: Sequence[Hashable]) -> None:
+    """Refuse two clients of a private run whose data are known by the same name."""
+    first: dict[Hashable, int] = {}
+    for j, name in enumerate(known_by):
+        if first.setdefault(name, j) != j:
+            raise _again("that", first[name], j)
+
+
+def _again(what: str, first: int, client: int) -> PrivacyError:
+    return PrivacyError(AGAIN.format(what=f"client {client}: expected each matrix", again=f"{what} of {first}"))
 
 
 class About(NamedTuple):
