@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from tests.helpers.methods import play
 
+from cofactor import FederatedNMF
 from cofactor.engines.loop import run
 from cofactor.local import apart, arrays
 from cofactor.local.stats import gain, normalize
@@ -100,3 +101,17 @@ def test_absent_clients():
 def test_bad_options(options):
     with pytest.raises(CofactorError, match=r"weight|start"):
         catalog.make("shared-own", 3, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("seed", [3, 7, 9])
+def test_stored_codes_are_those_of_the_client(seed, dtype):
+    """Codes and own part belong to each other after any number of rounds, also where few cells make turns creep."""
+    draw, k = np.random.default_rng(seed), 1 + seed % 4
+    H = draw.gamma(0.5, size=(k, 14))
+    Xs = [draw.gamma(0.5, size=(n, k)) @ (H + 0.5 * draw.gamma(0.3, size=H.shape)) for n in (7, 11, 17)]
+    Xs = [((X + 0.1 * draw.random(X.shape)) * (draw.random(X.shape) < 0.3)).astype(dtype) for X in Xs]
+    model = FederatedNMF(k, method="shared-own", rounds=2, tol=0, random_state=seed).fit(Xs)
+    for j, (X, W) in enumerate(zip(Xs, model.codes_, strict=True)):
+        assert np.abs(model.transform(X, client=j) - W).max() <= 1e-3 * W.max()
+        np.testing.assert_array_equal(model.transform(X), W)

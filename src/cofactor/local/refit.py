@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from cofactor.local import arrays, bpp
@@ -16,23 +18,26 @@ GAP = 1e-4
 """A row is solved when its squared error can be at most this much (of itself) above the lowest."""
 
 
-def refit(X: Data, H: Array) -> Array:
+def refit(X: Data, H: Array, beside: Array | None = None) -> Array:
     """``argmin_{W >= 0} 1/2 |X - W H|^2`` (n x k): by HALS, each row until a sweep moves it by 1e-6.
 
     Between components that are nearly collinear it creeps: rows that may still be far are solved by pivoting.
+    ``beside`` (k x m) adds ``1/2 |W beside|^2``.
     """
     stats = for_codes(X, H.astype(X.dtype, copy=False))
+    if beside is not None:
+        stats = Stats(stats.gram + arrays.gram(beside[:, columns_of(X)].T), stats.cross)
     W = SOLVE(np.zeros_like(stats.cross), stats)
     norms = np.sqrt(np.diag(stats.gram).astype(np.float64))
     norms[norms == 0] = 1.0
     unit = Stats(stats.gram / np.outer(norms, norms), stats.cross / norms)  # as if components were at norm 1
     late = np.flatnonzero(_unsolved(X, W * norms, unit, eps=float(np.finfo(W.dtype).eps)))
     if late.size:
-        W[late] = _solved(X, to_host(H).astype(np.float64), to_host(norms), late, to_host(W[late]))
+        W[late] = _solved(X, _of_host(H), to_host(norms), late, to_host(W[late]), beside=_of_host(beside))
     return W
 
 
-def _solved(X: Data, H: Array, norms: Array, late: Array, near: Array) -> Array:
+def _solved(X: Data, H: Array, norms: Array, late: Array, near: Array, *, beside: Array | None) -> Array:
     """Solve some rows by pivoting; ``near`` are their codes so far, which stay where they are as good.
 
     Pivoting is exact, and so as good as its statistics: those of nearly collinear components mean nothing in single
@@ -40,6 +45,9 @@ def _solved(X: Data, H: Array, norms: Array, late: Array, near: Array) -> Array:
     """
     unit = H[:, columns_of(X)] / norms[:, None]
     gram, step = unit @ unit.T, max(1, arrays.BLOCK_CELLS // X.shape[1])
+    if beside is not None:
+        more = beside[:, columns_of(X)] / norms[:, None]
+        gram += more @ more.T
     found, known = np.array(near, np.float64), X.inner if isinstance(X, SomeColumns) else X
     for low in range(0, len(late), step):
         here = slice(low, low + step)
@@ -49,6 +57,10 @@ def _solved(X: Data, H: Array, norms: Array, late: Array, near: Array) -> Array:
         better = _value(new, gram, cross) < _value(old, gram, cross)
         found[here] = np.where(better[:, None], new, old) / norms
     return found.astype(near.dtype)
+
+
+def _of_host(a: Array | None) -> Any:
+    return None if a is None else to_host(a).astype(np.float64)
 
 
 def _value(W: Array, gram: Array, cross: Array) -> Array:
