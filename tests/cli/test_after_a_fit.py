@@ -206,6 +206,22 @@ def test_an_interrupted_run_says_how_it_goes_on(
     np.testing.assert_array_equal(*ended)
 
 
+def test_ctrl_c_while_the_report_is_made_leaves_a_whole_run(
+    hospitals: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = hospitals
+
+    def interrupt(path: Path) -> Path:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cofactor.report.html.render", interrupt)
+        told = cofactor("fit", folder / "ann.csv", "-k", 2, cwd=tmp_path, check=130).stderr
+    assert "interrupted after the run was complete; `cofactor report run` writes its report." in told
+    cofactor("report", "run", cwd=tmp_path)
+    assert (tmp_path / "run" / "report.html").exists()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs a pipe that has a name")
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -104,6 +104,21 @@ def test_near_misses_are_noted_but_not_between_features_of_one_client():
     assert harmonise.match([table("ab"), table("bxX"), table("bX")], "union").note == ""
 
 
+def test_versions_of_gene_ids_are_near_misses():
+    plain, versioned = table(["ENSG01", "ENSG02"]), table(["ENSG01.4", "ENSG02.11"], source="b.h5ad")
+    for how in ("same", "intersection"):
+        with pytest.raises(DataError, match=r"version of a gene id \('ENSG01' and 'ENSG01.4' and 1 more"):
+            harmonise.merged([plain, versioned], how)
+    assert harmonise.match([table(["v0", "a"]), table(["v0.1", "a"])]).note == ""
+
+
+def test_a_union_without_a_link_is_refused_and_one_through_a_third_is_not():
+    a, b, between = table("ab"), table("cd", source="b.csv"), table("bc")
+    with pytest.raises(DataError, match=r"b.csv: expected a feature in common with a.csv.* Compare the names\."):
+        harmonise.merged([a, b], "union")
+    assert harmonise.merged([a, b, between], "union")[0] == list("abcd")
+
+
 @pytest.mark.parametrize("kind", ["dense", "csr", "blocks"])
 def test_select_of_every_kind(tmp_path, kind):
     X = np.arange(12.0).reshape(3, 4)

@@ -105,7 +105,8 @@ def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
 
 def conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
     """Write the report, and say what came out and where it lies."""
-    page, result = _report(folder), folder.evaluation()
+    with telling(f" after the run was complete; `cofactor report {folder.path}` writes its report."):
+        page, result = _report(folder), folder.evaluation()
     if as_json:
         print(json.dumps({"run": str(folder.path), "report": page, **records.plain(result)}, indent=1))
     elif not quiet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -118,7 +119,26 @@ def _columns(X: Data, index: Array) -> Data:
 def merged(tables: Sequence[Table], how: How) -> tuple[list[str] | None, list[Data], list[Array] | None]:
     """Match features by name: their names (None without), the data over them, and who has which where they differ."""
     found = match(tables, how)
+    if found.known() is not None:
+        check_linked(found.columns, [table.source for table in tables], _near([_places(table) for table in tables]))
     return found.feature_names, [found.place(table.X, j) for j, table in enumerate(tables)], found.known()
+
+
+def check_linked(columns: Sequence[Array], clients: Sequence[str], hint: str = "") -> None:
+    """Refuse a union in which some clients share no feature with the others, not even through a third client.
+
+    Their columns of the factor would be found from their own rows alone, in an order of their own: component 1 there
+    would have nothing to do with component 1 elsewhere.
+    """
+    reached, left = set(columns[0].tolist()), dict(enumerate(columns[1:], 1))
+    while near := [j for j, index in left.items() if not reached.isdisjoint(index.tolist())]:
+        for j in near:
+            reached.update(left.pop(j).tolist())
+    if left:
+        raise DataError(
+            f"{clients[min(left)]}: expected a feature in common with {clients[0]}, at least through other clients, "
+            f"found none; components of a union would have nothing in common. {hint or 'Compare the names.'}"
+        )
 
 
 def match(tables: Sequence[Table], how: How = "intersection") -> Harmonised:
@@ -207,15 +227,27 @@ def _check_same(tables: Sequence[Table], places: list[dict[str, int]]) -> None:
 
 
 def _near(places: list[dict[str, int]]) -> str:
-    """Say which names of different clients would match but for case and spaces, or nothing."""
+    """Say which names of different clients would match but for case, spaces and versions of gene ids, or nothing."""
     seen: dict[str, tuple[str, dict[str, int]]] = {}
     pairs = []
     for place in places:
         for name in place:
-            known, owner = seen.setdefault(name.strip().lower(), (name, place))
+            known, owner = seen.setdefault(_bare(name), (name, place))
             if name not in owner and known not in place:
                 pairs.append(f"{known!r} and {name!r}")
     if not pairs:
         return ""
     more = f" and {len(pairs) - 1} more pairs" if len(pairs) > 1 else ""
-    return f"Some names differ only in case or spaces ({pairs[0]}{more}): rename them if they are the same feature."
+    what = "in case, spaces or the version of a gene id" if VERSIONED.match(pairs[0][1:]) else "in case or spaces"
+    return f"Some names differ only {what} ({pairs[0]}{more}): rename them if they are the same feature."
+
+
+VERSIONED = re.compile(r"(ens[a-z]*\d+)(\.\d+)?", re.IGNORECASE)
+"""A stable id of Ensembl, as ENSG00000141510.18; files with and without versions meet often."""
+
+
+def _bare(name: str) -> str:
+    """Return a name without what often differs between files: case, spaces around it, the version of a gene id."""
+    name = name.strip().lower()
+    found = VERSIONED.fullmatch(name)
+    return found[1] if found else name

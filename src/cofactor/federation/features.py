@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cofactor.data.harmonise import check_linked
 from cofactor.engines.flare_format import FormatError
 from cofactor.types import Array, DataError
 
@@ -93,6 +94,8 @@ def common(said: Mapping[int, Said], how: str, names: Sequence[str]) -> Common:
         else:
             own = {h: i for i, h in enumerate(one.tolist())}
             columns[j] = np.array([own[h] for h in order])
+    if how == "union":
+        check_linked(list(columns.values()), [f"client {names[j]}" for j in columns])
     return Common(len(order), columns, how == "union" and len(shared) < len(whole))
 
 
