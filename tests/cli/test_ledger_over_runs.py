@@ -186,6 +186,16 @@ def test_a_total_that_was_changed_beside_the_ledger_is_found_out(copied, name, r
     assert "found another one, or none" in cofactor("privacy", "spend", "run", cwd=copied.parent, check=2).stderr
 
 
+@pytest.mark.parametrize("at", [0, -1])
+def test_an_epsilon_that_was_changed_in_the_history_is_found_out(copied, at) -> None:
+    file = copied / "history.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines[at]["epsilon"] *= 0.9
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout
+    assert f"BROKEN history.jsonl, round {lines[at]['round']}: expected the epsilon of what was charged up to it" in out
+
+
 def test_a_total_that_was_taken_away_is_found_out(copied) -> None:
     (copied / "privacy.json").unlink()
     out = cofactor("ledger", "verify", "run", cwd=copied.parent, check=1).stdout

@@ -247,3 +247,12 @@ def test_a_client_answers_only_to_terms_that_hide_it(Xs):
 def test_a_draw_by_share_needs_single_messages(how, Xs):
     with pytest.raises(CofactorError, match="here is only their sum"):
         run(catalog.make("fedavg", 3), Xs, rounds=1, participation=ByShare(40), **how)
+
+
+def test_too_few_that_were_drawn_are_told_of_all_clients():
+    Xs = [np.random.default_rng(j).random((6, 5)) for j in range(5)]
+    with (
+        pytest.warns(UserWarning, match="participation"),
+        pytest.raises(CofactorError, match=r"round 0 drew 2 of 5 clients.*at least 3.*participation, of 0\.6 or more"),
+    ):
+        run(catalog.make("exact", 2, start="random"), Xs, rounds=3, participation=0.4, secure=True)

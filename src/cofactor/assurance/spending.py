@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from cofactor.assurance import ledger
+from cofactor.files import lines_of
 from cofactor.privacy.accountant import Spend, spend
 from cofactor.privacy.charges import Costs, costs_from
 from cofactor.records import Evaluation, PrivacyRecord, decode, load
 
-TOTAL, LAST = "privacy.json", "evaluation.json"
-"""What tells a total; the second is written last of all."""
+TOTAL, LAST, HISTORY = "privacy.json", "evaluation.json", "history.jsonl"
+"""What tells a total, of which the second is written last of all, and what tells one for every round."""
 NONE = "no finite epsilon: releases without noise"
 
 
@@ -56,11 +58,36 @@ def untrue(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     spent = spending([costs_from(costs, ledger.CHARGES) for costs in paid.values()], budget).spent
     told = {TOTAL: _told(folder / TOTAL), LAST: _told(folder / LAST)}
     over = (folder / LAST).exists()  # until then what is not there is still to come
-    return [
+    return _untrue_rounds(folder / HISTORY, paid, budget) + [
         f"{name}: expected the total of what was charged, {spent.text}, found another one, or none: it was changed"
         for name, total in told.items()
         if (over or (folder / name).exists()) and (total is None or not (_same(total, spent) or total == budget))
     ]
+
+
+def _untrue_rounds(file: Path, paid: Mapping[int, Any], budget: PrivacyRecord) -> list[str]:
+    """Say which round of the history tells another epsilon than what was charged up to it; of none nothing is told."""
+    for line in map(_round, lines_of(file)):
+        t, told = line.get("round"), line.get("epsilon")
+        if told is None or told == budget.epsilon or not isinstance(t, int):
+            continue
+        costs = [costs_from(paid[s], ledger.CHARGES) for s in range(t + 1) if s in paid]
+        spent = spending(costs, budget).spent
+        if not isinstance(told, int | float) or not math.isclose(told, spent.epsilon or 0.0, rel_tol=1e-9):
+            return [
+                f"{HISTORY}, round {t}: expected the epsilon of what was charged up to it, {spent.text}, found "
+                f"{told}: it was changed"
+            ]
+    return []
+
+
+def _round(text: str) -> dict[str, Any]:
+    """Read a line of the history; of one that was cut off nothing."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return {}
+    return line if isinstance(line, dict) else {}
 
 
 def _told(file: Path) -> PrivacyRecord | None:

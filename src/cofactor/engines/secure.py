@@ -31,7 +31,7 @@ from cofactor.method import Method
 from cofactor.methods.planned import NO_BUFFER
 from cofactor.methods.refusals import not_additive
 from cofactor.plan import Plan, Stream
-from cofactor.privacy.errors import PrivacyError
+from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.privacy.secure_sum.messages import Terms
 from cofactor.privacy.secure_sum.neighbours import MIN_CLIENTS, bound, check_enough
 from cofactor.privacy.secure_sum.packing import Schema
@@ -100,6 +100,7 @@ class SecureSession(WrappedSession):
 
     def round(self, shared: Shared, t: int, participants: Array) -> list[Answer]:
         """Step the participants, and add their messages up under masks; clients that were lost have lost their keys."""
+        self._check_drawn(t, len(participants))
         check_parts(self.method, len(participants))
         while True:
             try:
@@ -111,6 +112,15 @@ class SecureSession(WrappedSession):
             except Rebuilt:
                 self.registry = {}
                 check_repeat(self.method, t)
+
+    def _check_drawn(self, t: int, drawn: int) -> None:
+        """Refuse a round for which too few of enough clients were drawn."""
+        if drawn < MIN_CLIENTS <= self.n_clients:
+            raise ParameterError(
+                f"participation: round {t} drew {drawn} of {self.n_clients} clients, and a secure sum needs at least "
+                f"{MIN_CLIENTS} to hide each of them. Take a higher participation, of "
+                f"{MIN_CLIENTS / self.n_clients:.2g} or more, or secure=False."
+            )
 
     def _added_up(self, shared: Shared, t: int, participants: Array) -> Answer:
         from cofactor.privacy.secure_sum.protocol import add_messages
