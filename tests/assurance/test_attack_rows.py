@@ -294,7 +294,7 @@ def test_a_row_changes_no_other_row(prepare: str | None, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("cofactor.estimators.base.run", caught)
     for first in (grid, np.vstack([OUT_OF_RANGE, grid])):
-        FederatedNMF(2, privacy=Privacy(1, 1e-6), prepare=prepare, random_state=0).fit([first, grid[:7]])
+        FederatedNMF(2, privacy=Privacy(1, 1e-6), prepare=prepare, random_state=0).fit([first, grid[:7].copy()])
     (a, b), (more, other) = seen
     np.testing.assert_array_equal(more[1:], a)
     np.testing.assert_array_equal(other, b)
@@ -307,8 +307,8 @@ def test_a_client_may_lose_its_last_row_whatever_comes_before_the_fit(rows: int)
     rng = np.random.default_rng(0)
     X, bits = rng.random((20, 5)), [(rng.random((12, 5)) > 0.5).astype(int) for _ in range(4)]
     for prepare in (None, "log1p", "library,log1p"):
-        FederatedNMF(2, privacy=Privacy(1, 1e-6), prepare=prepare).fit([X, X[:rows]])
-    FederatedBMF(2, method="asso", privacy=Privacy(1, 1e-3, unit="client")).fit([*bits, bits[0][:rows]])
+        FederatedNMF(2, privacy=Privacy(1, 1e-6), prepare=prepare).fit([X, X[:rows].copy()])
+    FederatedBMF(2, method="asso", privacy=Privacy(1, 1e-3, unit="client")).fit([*bits, bits[0][:rows].copy()])
 
 
 @pytest.mark.parametrize("size", [1e-306, 5e-324, 1e308])

@@ -260,4 +260,4 @@ def test_a_private_run_takes_finite_values_of_any_size(value):
     X[3] = value
     for data in (X, np.full((40, 6), value)):
         np.testing.assert_array_equal(kinds.check_one(NON_NEGATIVE, data, 0, private=True), data)
-        FederatedNMF(2, privacy=Privacy(1, 1e-6), random_state=0).fit([data, X[4:]])
+        FederatedNMF(2, privacy=Privacy(1, 1e-6), random_state=0).fit([data, X[4:].copy()])
