@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from cofactor.estimators.clustering import FederatedKMeans
     from cofactor.estimators.mf import FederatedMF
     from cofactor.estimators.nmf import FederatedNMF
+    from cofactor.kinds.passports import passports
     from cofactor.plan import Plan
     from cofactor.privacy.allowance import Privacy
-    from cofactor.select.passports import passports
     from cofactor.select.rank import select_rank
 
 __version__ = "0.1.0"

@@ -77,6 +77,16 @@ def unknown(what: str, name: object, known: Iterable[str]) -> CofactorError:
     return CofactorError(f"unknown {what} {name!r}.{hint} Expected one of: {', '.join(known)}.")
 
 
+def few(texts: Sequence[str], most: int) -> str:
+    """Return the first texts of a list, and how many more there are.
+
+    >>> few(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
 class Stats(NamedTuple):
     """All that the half-problem ``min_F 1/2 |X - F B|^2`` needs of X and B.
 

@@ -7,10 +7,10 @@ from cofactor import metrics, summaries
 from cofactor.combine.summaries import search
 from cofactor.data import synthetic
 from cofactor.engines.over import SURE
+from cofactor.kinds.matching import cosines
 from cofactor.local.refit import refit
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
-from cofactor.select.matching import cosines
 from cofactor.types import CofactorError
 
 

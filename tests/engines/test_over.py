@@ -74,7 +74,7 @@ def lines(moves, nets):
 def ends(name, order, moves=0.0):
     """Return in which round a run ends whose loss stands still, with one of four clients in each of them."""
     plan = Plan(participation=0.25, stop=1e-4)
-    method, _ = adapted(catalog.make(name, 2), plan)
+    method, *_ = adapted(catalog.make(name, 2), plan)
     over, history = Over(method, plan, 4, 1000), []
     for t, j in enumerate(order):
         over.heard(t, np.array([j]))

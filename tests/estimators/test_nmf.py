@@ -10,9 +10,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from cofactor import FederatedNMF, run
 from cofactor.data import synthetic
+from cofactor.kinds.matching import cosines
 from cofactor.methods import catalog
 from cofactor.plan import Stop
-from cofactor.select.matching import cosines
 from cofactor.types import ClientError, CofactorError, DataError
 
 

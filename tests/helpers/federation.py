@@ -69,7 +69,7 @@ def flare_over(
 ) -> tuple[Flare, dict[str, Desk]]:
     """Return a flare engine whose clients are members in this process."""
     data = check(method.traits.kind, Xs)
-    formed, limit = adapted(method, plan)
+    formed, limit, _ = adapted(method, plan)
     if plan.stream is not None:
         limit = plan.stream.updates
     desks = {}

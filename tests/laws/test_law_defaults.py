@@ -63,7 +63,7 @@ def test_the_default_tolerance_costs_no_more_than_two_percent(name, share):
     """
     method, Xs, usual = make(name, RANK), clients(name), ESTIMATORS.get(KIND[name], FederatedNMF)()
     plan = Plan(usual.rounds, participation=share, stop=usual.tol, seed=1)
-    (formed, limit), half = adapted(method, plan), []
+    (formed, limit, _), half = adapted(method, plan), []
 
     def look(line, shared):
         if line.round + 1 == limit // 2:

@@ -105,7 +105,7 @@ class Writer:
     def __post_init__(self) -> None:
         """Go on where the file ends."""
         self.run = ledger.header(self.manifest)
-        self.seals = ledger.ends(self.path)
+        self.seals = ledger.ends(self.path) if self.path.exists() else {}
 
     def __call__(self, t: int, answers: Sequence[Answer]) -> None:
         """Write down a round: before anything is done with its messages."""

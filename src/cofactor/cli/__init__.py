@@ -48,7 +48,7 @@ def _note(message: Warning | str, *_: object, **__: object) -> None:
 
 def _say(text: str) -> None:
     """Print to standard error, once if several processes run this command together."""
-    from cofactor.engines.team import speaks
+    from cofactor.cli.console import speaks
 
     if speaks():
         print(text, file=sys.stderr)

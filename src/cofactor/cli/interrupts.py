@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cofactor.engines.team import speaks
+from cofactor.cli.console import speaks
 
 INTERRUPTED = 130
 """What a command that was interrupted returns, as shells do."""

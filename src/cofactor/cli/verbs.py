@@ -14,11 +14,10 @@ from rich.table import Table
 
 from cofactor import records
 from cofactor.cli import federation
-from cofactor.cli.console import Console
+from cofactor.cli.console import Console, speaks
 from cofactor.cli.interrupts import AGAIN, leave, telling
 from cofactor.cli.progress import Progress, announcer
 from cofactor.data.formats.codes import write_codes
-from cofactor.engines.team import speaks
 from cofactor.files import atomic
 from cofactor.jobs import config as configs
 from cofactor.jobs import job as jobs
@@ -106,10 +105,11 @@ def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
 def conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
     """Write the report, and say what came out and where it lies."""
     with telling(f" after the run was complete; `cofactor report {folder.path}` writes its report."):
-        page, result = _report(folder), folder.evaluation()
+        page = _report(folder)
     if as_json:
-        print(json.dumps({"run": str(folder.path), "report": page, **records.plain(result)}, indent=1))
+        print(json.dumps({"run": str(folder.path), "report": page, **records.plain(folder.evaluation())}, indent=1))
     elif not quiet:
+        result = folder.evaluation()
         _show_errors(result)
         for line in judge.remarks(result):
             Console().print(line, style="yellow", markup=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cofactor.combine import summaries
+from cofactor.combine.align import mean_drift
 from cofactor.combine.barycenter import Barycenter
 from cofactor.combine.consensus import DENSITY
 from cofactor.local.stacked import Summary
@@ -150,9 +151,10 @@ class Union:
         if not self.required and not any(m.arrays["gram"].any() for m in messages):
             return None
         union, restarts, iterations = _union(messages), self.restarts, self.iterations
-        return summaries.search(
+        found = summaries.search(
             union, self.rank, restarts=restarts, iterations=iterations, drawn=self.drawn, renews=True
         )
+        return _apart(found, messages)
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
         """Return the factor of the union."""
@@ -183,11 +185,16 @@ class Agreed:
 
     def search(self, messages: list[Message]) -> summaries.Fitted:
         """Return the consensus, with how far every component stands apart from the others."""
-        return summaries.agreed(_union(messages), self.rank, starts=self.starts, density=self.density)
+        return _apart(summaries.agreed(_union(messages), self.rank, starts=self.starts, density=self.density), messages)
 
     def __call__(self, messages: list[Message], current: Array, t: int) -> Array:
         """Return the consensus."""
         return self.search(messages).factor.astype(factors(messages)[0].dtype)
+
+
+def _apart(found: summaries.Fitted, messages: list[Message]) -> summaries.Fitted:
+    """Say how far the clients' factors are from the one that was found."""
+    return found._replace(drift=mean_drift(factors(messages), found.factor))
 
 
 def _union(messages: list[Message]) -> list[Summary]:

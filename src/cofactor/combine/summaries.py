@@ -69,7 +69,8 @@ class Fitted(NamedTuple):
     Where rows were drawn, codes are theirs; ``gram`` (k x k) is that of all codes, ``share`` (k) that of every
     component in what they explain. ``stability`` (k) is the worst cosine of every component with its partners in other
     restarts that are as good: 1 where there are none, NaN where nothing was compared. A consensus has instead how far
-    the cluster of each stands apart from the others (``silhouette``), and a ``clustergram``.
+    the cluster of each stands apart from the others (``silhouette``), and a ``clustergram``. ``drift`` is the mean
+    distance of the clients' factors to this one, components matched, where somebody asked.
     """
 
     factor: Array
@@ -79,6 +80,7 @@ class Fitted(NamedTuple):
     stability: Array
     silhouette: Array | None = None
     clustergram: Array | None = None
+    drift: float = np.nan
 
 
 def fit(

@@ -26,11 +26,7 @@ class Inline:
     workers: int | None = None
     device: Any = None
     remote = False
-
-    @property
-    def team(self) -> Team:
-        """This process alone."""
-        return Team()
+    team = Team()
 
     def open(self, method: Method, Xs: Sequence[Data], plan: Plan) -> AbstractContextManager[TeamSession]:
         """Check the data, start the threads, and stop them at the end."""

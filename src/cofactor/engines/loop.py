@@ -59,7 +59,7 @@ def run(
     """
     plan = _plan(plan, how)
     engine = carrier(engine, plan)
-    asked, (method, limit) = method, adapted(method, plan, Xs)  # refused, before anybody looks at the data
+    asked, (method, limit, rank) = method, adapted(method, plan, Xs)  # refused, before anybody looks at the data
     if not isinstance(Xs, Checked) and devices.are_tensors(Xs):
         more: dict[str, Any] = {"engine": engine, "callbacks": callbacks, "checkpoint": checkpoint, "watch": watch}
         more |= {"start": devices.plain(start), "begun": begun, "charges": charges, "work": work}
@@ -68,11 +68,11 @@ def run(
     draw = _drawing(plan, Xs)
     opened = partial(paying.opened, method, team=engine.team, checkpoint=checkpoint, charges=charges)
     with engine.open(method, Xs, plan) as session, opened(session=session) as till:
-        _check_start(start, method, session.n_features)
+        _check_start(start, rank, session.n_features)
         paying.check_noise(method, masks=session.masks)
         paying.check_prices(method, session.n_features, limit)
         if plan.stream is not None:
-            return _streamed(session, plan, plan.stream, start, watch=watch, callbacks=callbacks, work=work)
+            return _streamed(session, rank, plan, plan.stream, start, watch=watch, callbacks=callbacks, work=work)
         shared, history = _begin(method, session, plan.seed, start, checkpoint)
         ledger = till.begin(len(history), limit)
         _ = begun and begun(len(history))
@@ -82,14 +82,13 @@ def run(
             over.heard(line.round, draw(session.n_clients, line.round)[0])
         ended, saved = over.why(history), time.monotonic()
         while not ended:
-            t = len(history)
-            drawn = draw(session.n_clients, t)
+            drawn = draw(session.n_clients, t := len(history))
             ledger, costs = till.charge(t, drawn[0])
             shared, line, who = _round(session, shared, t, drawn=drawn, watch=watch, costs=costs)
             over.heard(t, who, drawn[0])
-            line = over.seen(line, method.factor(shared) if over.looks(t) else None)
-            ended = over.why([*history, line])
-            history.append(line._replace(ended=ended, epsilon=math.nan if ledger is None else ledger.spent))
+            history.append(over.seen(line, method.factor(shared) if over.looks(t) else None))
+            ended = over.why(history)
+            history[-1] = history[-1]._replace(ended=ended, epsilon=math.nan if ledger is None else ledger.spent)
             since = math.inf if ended else time.monotonic() - saved
             if checkpoint and (checkpoint.due(t, since) or ledger is not None):
                 session.save(checkpoint, over.kept(shared), history)
@@ -100,8 +99,9 @@ def run(
         factor, known = in_order(method.factor(shared), shared.memory)
         done = session.finish(factor, work)
         spent, said = (math.inf, "") if ledger is None else (ledger.spent, paying.remark_of(method, shared))
-        found = Run(factor, done.codes, history, ended, ledger, spent, findings=done.findings, remark=said, **known)
-        return _told(found, method, done.used, absent=np.flatnonzero(over.never), undrawn=np.flatnonzero(over.undrawn))
+        known |= {"findings": done.findings, "remark": said, "recent": list(over.recent)}
+        found = Run(factor, done.codes, history, ended, ledger, spent, **known)
+        return _told(found, rank, done.used, absent=np.flatnonzero(over.never), undrawn=np.flatnonzero(over.undrawn))
 
 
 def run_stream(
@@ -176,6 +176,7 @@ def _begin(
 
 def _streamed(
     session: Session,
+    rank: int,
     plan: Plan,
     stream: Stream,
     start: Array | None,
@@ -186,21 +187,25 @@ def _streamed(
 ) -> Run:
     shared = session.method.start(session.n_features, draws(plan.seed, SERVER, -1), start)
     over = Over(session.method, plan, session.n_clients, stream.updates)
-    found = session.stream(shared, stream, watch=watch, callbacks=[over.look, *callbacks])
+
+    def kept(line: Round, shared: Shared) -> None:
+        over.recent.append(session.method.factor(shared))
+
+    found = session.stream(shared, stream, watch=watch, callbacks=[kept, over.look, *callbacks])
     done = session.finish(found.factor, work)
     ended = over.why(found.history) or "callback"
     history = [*found.history[:-1], found.history[-1]._replace(ended=ended)]
-    result = Run(found.factor, done.codes, history, ended, arrivals=found.arrivals, findings=done.findings)
+    told: dict[str, Any] = {"arrivals": found.arrivals, "findings": done.findings, "recent": list(over.recent)}
+    result = Run(found.factor, done.codes, history, ended, **told)
     never = set(range(session.n_clients)) - {arrival.client for arrival in found.arrivals}
-    return _told(result, session.method, done.used, absent=sorted(never | set(found.absent)))
+    return _told(result, rank, done.used, absent=sorted(never | set(found.absent)))
 
 
-def _told(found: Run, method: Method, used: Array | None, *, absent: Iterable[int], undrawn: Iterable[int] = ()) -> Run:
+def _told(found: Run, k: int, used: Array | None, *, absent: Iterable[int], undrawn: Iterable[int] = ()) -> Run:
     """Return a run with clients that had no part, and components that are zeros, of no row or of one, or unsure.
 
-    Biases and the mean of ratings, rows of the factor below its components, are none.
+    Biases and the mean of ratings, rows of the factor below its ``k`` components, are none.
     """
-    k = method.rank
     factor, codes = np.asarray(found.factor), [np.asarray(W) for W in found.codes]  # which may be on a device
     alive = np.asarray(factor[:k].any(axis=1))
     used = None if used is None or used.shape[1] < len(alive) else used[:, :k]
@@ -214,9 +219,9 @@ def _told(found: Run, method: Method, used: Array | None, *, absent: Iterable[in
     return replace(found, factor=factor, codes=codes, empty=empty, single=single, unsure=unsure, **told)
 
 
-def _check_start(start: Array | None, method: Method, m: int) -> None:
-    if start is not None and start.shape != (method.rank, m):
-        raise CofactorError(f"start: expected a factor of shape {(method.rank, m)}, found {start.shape}.")
+def _check_start(start: Array | None, rank: int, m: int) -> None:
+    if start is not None and start.shape != (rank, m):
+        raise CofactorError(f"start: expected a factor of shape {(rank, m)}, found {start.shape}.")
     if start is not None and not (np.isfinite(start).all() and (start >= 0).all()):
         raise CofactorError("start: expected finite numbers >= 0, found NaN, infinite or negative ones.")
 

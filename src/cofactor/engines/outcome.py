@@ -27,6 +27,7 @@ class Run:
     ``stability`` of each component are there where the server knows them; components then come by their share. A
     consensus has a ``silhouette`` of each, and a ``clustergram``: distances between the components of its starts.
     ``short`` counts clients with too few rows for summaries of as many components as the rank.
+    ``recent`` are the factors of the last rounds, oldest first, where they were looked at, in the order of the rounds.
     ``unobserved`` are features of which nobody observed a cell, or only in rows of zeros: the factor has 0 there.
     """
 
@@ -51,6 +52,7 @@ class Run:
     silhouette: Array | None = None
     clustergram: Array | None = None
     unobserved: tuple[int, ...] = ()
+    recent: list[Array] = field(default_factory=list, repr=False)
 
     @property
     def converged(self) -> bool:

@@ -28,6 +28,8 @@ RETRACTED = 10
 """So many rounds in a row that were taken back say that nothing can be gained; fewer only that steps were too long."""
 MANY = 200
 """A tolerance is for a few rounds, means of losses that are estimates are of many: at 1e-4, 1 % of the error."""
+RECENT = 5
+"""Of so many rounds the factors are kept: how far components have come in the last ones says how settled they are."""
 TRAIL = "trail"
 """Where a saved state keeps them, in the memory of the server."""
 
@@ -57,6 +59,7 @@ class Over:
         self.first = math.inf if self.traits.running and not plan.stream else 0
         self.trail = Trail(math.ceil(WINDOW * every))
         self.before: Array | None = None
+        self.recent: deque[Array] = deque(maxlen=RECENT)
         self.precision = 0.0
         self.lines: list[Round] = []
 
@@ -98,6 +101,7 @@ class Over:
         place = factor if origin is None else factor - origin
         net = self.trail(place)[1] if self.judged == "factor" and self.tol > 0 else math.nan
         before, self.before = self.before, factor
+        self.recent.append(factor)
         return line._replace(moved=math.nan if before is None else moved(before, factor, origin), net=net)
 
     def look(self, line: Round, shared: Shared) -> bool:

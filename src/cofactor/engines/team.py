@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -11,9 +10,6 @@ from typing import Any, TypeVar
 from cofactor.types import Array, ClientError, CofactorError
 
 T = TypeVar("T")
-LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-"""Variables in which mpiexec says which process this is (MPICH, PMIx, Open MPI)."""
-
 COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 """Variables in which a launcher says how many processes it has started."""
 
@@ -80,17 +76,6 @@ class Team:
     def together(self, where: str, mine: list[T]) -> list[T]:
         """Return the lists of all processes as one."""
         return [entry for part in self.exchange(where, mine) for entry in part]
-
-
-def speaks() -> bool:
-    """Whether this is the process that prints: process 0 of an MPI job, or the only one.
-
-    Before MPI has begun, the launcher's variables tell.
-    """
-    mpi = sys.modules.get("mpi4py.MPI")
-    if mpi is not None:
-        return bool(mpi.COMM_WORLD.Get_rank() == 0)
-    return next((os.environ[name] for name in LAUNCHERS if name in os.environ), "0") == "0"
 
 
 def launched() -> int:

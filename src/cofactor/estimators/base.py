@@ -147,7 +147,9 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         asked = refuse(chosen, plan, options, TAKES[name], features=self.features, groups=groups)
         check_takes(asked, chosen, name)
         engine = self._carrier(plan)  # a text, or a device that is not there, is refused before data are read
-        preparation = Preparation.of(self.prepare, self._kind, private=plan.privacy is not None)
+        preparation, private = Preparation(), plan.privacy is not None
+        if self.prepare is not None:
+            preparation = Preparation.of(self.prepare, self._kind, private=private)
         held = self._held(X, groups, plan, preparation)
         preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)
         start = given.start(held, whole)

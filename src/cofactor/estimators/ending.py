@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.data.formats.table import few
 from cofactor.engines.history import Round
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE
 from cofactor.kinds.kind import Kind, Score
-from cofactor.kinds.numbers import GAPPED
-from cofactor.local.brief import ROWS_PER_COMPONENT
+from cofactor.kinds.measure import lacks, silent
 from cofactor.types import Array, DataError, DisclosureWarning, Shared
 
 ADVICE = {
@@ -26,8 +24,6 @@ ADVICE = {
     "or give the data in float64.",
 }
 
-SHOWN = 5
-"""So many features, or clients, are named."""
 HIDING = 0.999
 """The part of a factor's squares in one feature from which on it hides the others."""
 
@@ -79,42 +75,12 @@ def no_part(outcome: Run, clients: Sequence[Any]) -> list[str]:
     return texts
 
 
-def lacks(
-    outcome: Run, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
-) -> list[str]:
-    """Say which features and clients have no observed cell, and how many clients are too small for their summaries."""
-    lines = []
-    if outcome.unobserved:
-        those = [str(j) if features is None else str(features[j]) for j in outcome.unobserved]
-        known = "nothing is known of them, and the factor has 0 there."
-        lines.append(f"features that nobody observed, but for rows of zeros: {few(those, SHOWN)}; {known}")
-    if without := [str(clients[j]) for j in _silent(kind, tallies)]:
-        lines.append(f"clients without an observed cell: {few(without, SHOWN)}; their codes are 0.")
-    return [*lines, *_too_short(outcome)]
-
-
-def _silent(kind: Kind, tallies: Sequence[Array]) -> list[int]:
-    """Return which clients observed no cell, by their tallies; of other kinds of data none are asked."""
-    return [j for j, (*_, cells) in enumerate(tallies) if cells == 0] if kind is GAPPED else []
-
-
-def _too_short(outcome: Run) -> list[str]:
-    """Say that clients have too few rows for one upload to hold what the rank asks for."""
-    if not outcome.short:
-        return []
-    least = ROWS_PER_COMPONENT * len(outcome.factor)
-    return [
-        f"clients with fewer than {least} rows, twice the components: {outcome.short}. A summary has at most one "
-        "component for two rows, so that theirs leave something out; method 'exact' goes on from there and finds it."
-    ]
-
-
 def lacking(
     outcome: Run, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
 ) -> None:
     """Refuse data without an observed cell; warn of what they lack (:func:`lacks`)."""
-    silent = _silent(kind, tallies)
-    if silent and len(silent) == len(tallies):
+    without = silent(kind, tallies)
+    if without and len(without) == len(tallies):
         raise DataError(
             "expected cells that were observed, found none: every cell of every client is NaN, or weighs 0."
         )

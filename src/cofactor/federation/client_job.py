@@ -29,12 +29,12 @@ from cofactor.jobs.conclude import Conclude
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.hashing import sha256
 from cofactor.jobs.judge import LOCAL_CELLS
+from cofactor.kinds.own_fits import own_cells
 from cofactor.local.columns import SomeColumns
 from cofactor.method import Method
 from cofactor.methods.build import Facts, adapted
 from cofactor.records import Input
 from cofactor.select.markers import Regressed
-from cofactor.select.passports import own_cells
 from cofactor.types import Array, CofactorError, Data, Message, Shared
 
 LOG = logging.getLogger("cofactor.client")
@@ -181,7 +181,7 @@ class ClientJob:
             raise Refused("order")
         facts = Facts(clients, features, rows, None if parts is None else tuple(parts.tolist()))
         method, plan, *_ = terms.made(facts)
-        formed, limit = adapted(method, plan)
+        formed, limit, _ = adapted(method, plan)
         Policy.read(self.own.home).check_messages(formed, features, limit)
         [data] = kinds.as_dtype([self._checked(X)], dtype_of(method.traits, [dtype]))
         self._show(clients, width, features)

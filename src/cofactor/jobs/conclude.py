@@ -12,10 +12,10 @@ from cofactor.engines.contract import Client
 from cofactor.jobs import weighing
 from cofactor.jobs.client_folder import ClientFolder
 from cofactor.kinds.kind import Kind
+from cofactor.kinds.passports import judged
 from cofactor.local.apart import own_part
-from cofactor.ratings.ranking import judged, listed, lists
+from cofactor.ratings import ranking
 from cofactor.records import ClientScore
-from cofactor.select.passports import Own, describe, own_from
 from cofactor.types import Array, Data, Message
 
 TOP, RELEVANT = 10, 4.0
@@ -84,7 +84,7 @@ class Conclude:
             V = own_part(X, W, factor, weight)
             self.folder.write_own(V)
             apart = W.sum(axis=0) * np.array([factor.sum(axis=1), V.sum(axis=1)])
-        tally = self.kind.tally(self.method, X, W, factor)
+        tally, summary, own = judged(self.kind, self.method, client, factor, self.seed if self.compares else None)
         if self.private or self.masks:
             error, rmsd = self.kind.score(tally)
             self.folder.write_json("evaluation.json", ClientScore(self.name, X.shape[0], error, rmsd))
@@ -92,56 +92,22 @@ class Conclude:
             return None
         if self.kind.pictures is not None:
             self.folder.write_pictures(self.kind.pictures(X, W, factor))
-        found = Finding(self.name, X.shape[0], tally, apart=apart)
+        found = Finding(self.name, X.shape[0], tally, own, summary, apart=apart)
         if self.held is not None:
-            found = _judged(found, self.method.layout, client, factor, self.held)
-        if self.masks:
-            return found.flat()
-        if self.held is not None:
-            return found
-        return self._compared(found, client, factor) if self.compares else found
+            found = _ranked(found, self.method.layout, client, factor, self.held)
+        return found.flat() if self.masks else found
 
     def _own_codes(self, X: Data, factor: Array, scale: Array) -> Any:
         """Return the codes of the rows themselves: in a fit they are scaled by how much each counts."""
         return self.method.refit(weighing.scaled([X], [1 / scale])[0], factor)
 
-    def _compared(self, found: Finding, client: Client, factor: Array) -> Finding:
-        """Add what the client finds alone: in the run's own first round, or now."""
-        address, own = (self.seed, client.number), None if client.own is None else Own(*client.own)
-        summary, own = describe(client.data, factor, codes=client.codes, address=address, own=own)
-        if not summary.arrays["gram"].any():
-            return found._replace(summary=summary)
-        return found._replace(summary=summary, own=self._alone(found.tally, client, factor, own))
 
-    def _alone(self, shared: Array, client: Client, factor: Array, own: Own) -> Array:
-        """Return the tally of what the client reaches alone: no less than with the shared factor, which it might have.
-
-        Its own start can end elsewhere; then a few rounds from the shared factor tell what sharing costs. Where it has
-        looked at some of its rows, what it gains there is taken for that of all.
-        """
-
-        def error(tally: Array) -> float:
-            return self.kind.score(tally).error
-
-        X, with_all = client.data, shared
-        if own.drawn is not None:
-            X = own.drawn.data(X)
-            with_all = self.kind.tally(self.method, X, own.drawn.codes(client.codes), factor)
-        alone = self.kind.tally(None, X, own.codes, own.factor)
-        if error(alone) > error(with_all) and self.method.traits.apart is None:  # which has more than a factor
-            found = own_from(X, factor, (self.seed, client.number))
-            alone = min(with_all, self.kind.tally(None, X, *found), key=error)
-        if own.drawn is None or not with_all[0]:
-            return alone
-        return np.array([shared[0] * alone[0] / with_all[0], *shared[1:]])
-
-
-def _judged(found: Finding, layout: Any, client: Client, factor: Array, held: Any) -> Finding:
+def _ranked(found: Finding, layout: Any, client: Client, factor: Array, held: Any) -> Finding:
     """Add what of the errors on held-out ratings adds up, and the items that are recommended to anybody here."""
     relevant = held.multiply(held > 0 if layout.implicit else held >= RELEVANT).tocsr()
     relevant.eliminate_zeros()
-    best = lists(client.codes, factor, client.data, n=TOP)
+    best = ranking.lists(client.codes, factor, client.data, n=TOP)
     clicks = layout.implicit or held.nnz == 0
     squares = 0.0 if clicks else float(ratings.residual_squares(held, client.codes, factor).sum())
-    sums = [squares, 0.0 if clicks else held.nnz, held.nnz, *judged(best, relevant, n=TOP).sums]
-    return found._replace(held=np.array(sums), listed=listed(best, factor.shape[1]) if found.rows > 1 else None)
+    sums = [squares, 0.0 if clicks else held.nnz, held.nnz, *ranking.judged(best, relevant, n=TOP).sums]
+    return found._replace(held=np.array(sums), listed=ranking.listed(best, factor.shape[1]) if found.rows > 1 else None)

@@ -136,6 +136,8 @@ class Config(Settings):
     @cached_property
     def preparation(self) -> Preparation:
         """What is done with every row first; not settled on data yet."""
+        if self.prepare is None:
+            return Preparation()
         return Preparation.of(self.prepare, KINDS[self.kind], private=self.privacy is not None)
 
     @property
@@ -220,7 +222,7 @@ class Config(Settings):
     @property
     def left_out(self) -> list[str]:
         """The columns that are no features."""
-        return listed(self.leave_out)
+        return listed(self.leave_out) if self.leave_out else []
 
     @property
     def together(self) -> bool:

@@ -155,9 +155,10 @@ class RunFolder:
 
         The ledger of a private run forgets nothing.
         """
-        for name in ("history.jsonl",) if private else ("history.jsonl", ledger.FILE):
-            kept = [line for line in lines_of(self.path / name) if (t := _round(line)) is not None and t < rounds]
-            self.write_text(name, "".join(f"{line}\n" for line in kept))
+        names = ("history.jsonl",) if private else ("history.jsonl", ledger.FILE)
+        for file in (self.path / name for name in names if (self.path / name).exists()):
+            kept = [line for line in lines_of(file) if (t := _round(line)) is not None and t < rounds]
+            self.write_text(file.name, "".join(f"{line}\n" for line in kept))
 
     def withdraw(self) -> None:
         """Take back a run in which nothing has left a client, such as one whose engine cannot be reached."""

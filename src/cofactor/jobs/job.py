@@ -208,7 +208,7 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     compares = alike and not job.config.apart and is_small(inputs.data, config.rank, job.place)
     streams = job.plan.stream is not None
     keys, asked = keys_of(job, folder), job.prepared.asked
-    journal = Journal(job.place, folder, job.names, job.method, callbacks, compares, streams, keys, asked)
+    journal = Journal(job.place, folder, job.names, job.method, callbacks, streams, keys, asked)
     if streams:
         journal.begin(0)  # a stream has no checkpoint: it begins anew
     known: Any = [own or [None] * len(inputs.names) for own in (inputs.held, inputs.rows, inputs.scales)]
@@ -231,7 +231,7 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     )
     scores = _markers(job, outcome, journal)
     ends = journal.end()
-    job.place.alone("the result", lambda: _write(job, folder, outcome, journal.factors, ends=ends, scores=scores))
+    job.place.alone("the result", lambda: _write(job, folder, outcome, ends=ends, scores=scores))
     return folder
 
 
@@ -256,15 +256,7 @@ def _markers(job: Job, outcome: Run, journal: Journal) -> Array | None:
     return question.scores(sums)
 
 
-def _write(
-    job: Job,
-    folder: RunFolder,
-    outcome: Run,
-    factors: Sequence[Array],
-    *,
-    ends: Mapping[str, Any],
-    scores: Array | None,
-) -> None:
+def _write(job: Job, folder: RunFolder, outcome: Run, *, ends: Mapping[str, Any], scores: Array | None) -> None:
     """Write what all share: first the end of the ledger, since results without it say that it was taken."""
     folder.write_history(outcome.history)
     folder.seal(ends)
@@ -288,7 +280,7 @@ def _write(
         result = replace(ending(outcome, job.names), privacy=spent, remark=outcome.remark or job.foreseen or None)
     else:
         findings = [Finding.of_all(sums) for sums in outcome.findings] if job.config.apart else outcome.findings
-        found = passports(findings, outcome, factors, names=names, seed=config.seed)
+        found = passports(findings, outcome, names=names, seed=config.seed)
         if found:
             folder.write_json("passports.json", [passport_record(p, best) for p in found])
         told: Any = {"match": matches(found, findings), "names": job.names, "features": names}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -19,7 +18,6 @@ from cofactor.method import Method
 from cofactor.privacy.charges import Costs
 from cofactor.privacy.errors import LedgerError
 from cofactor.privacy.signing import Key
-from cofactor.select.passports import LAST_ROUNDS
 from cofactor.types import Array, Shared
 
 MAY_MOVE = ("inputs", "engine", "scheduler", "keys", "ledger")
@@ -40,11 +38,9 @@ class Journal:
     names: Sequence[str]
     method: Method
     callbacks: Sequence[Callback] = ()
-    compares: bool = False
     streams: bool = False
     keys: Mapping[str, Key] = field(default_factory=dict)
     asked: Sequence[tuple[int, Sequence[Answer]]] = ()
-    factors: deque[Array] = field(default_factory=lambda: deque(maxlen=LAST_ROUNDS + 1))
     ledger: Writer | None = None
     files: dict[str, Signed] = field(default_factory=dict)
 
@@ -129,9 +125,7 @@ class Journal:
         self.place.alone("the ledger", lambda: self.files[of].write(signatures))
 
     def round(self, line: Round, shared: Shared) -> bool:
-        """Remember the factor, and let process 0 write the line and tell others."""
-        if self.compares:
-            self.factors.append(self.method.factor(shared))
+        """Let process 0 write the line and tell others."""
         if self.place.here > 0:
             return False
         self.folder.log_round(line)

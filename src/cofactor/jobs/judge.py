@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from cofactor import kinds
-from cofactor.data.formats.table import few
-from cofactor.engines.history import ENDED
+from cofactor.engines.history import DONE, ENDED
 from cofactor.engines.loop import run
 from cofactor.engines.outcome import Run
-from cofactor.estimators.ending import lacks
 from cofactor.jobs import preparing
 from cofactor.jobs.conclude import TOP, Finding
 from cofactor.jobs.config import Config
@@ -21,7 +19,10 @@ from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import read
 from cofactor.kinds.kind import Kind, root
-from cofactor.kinds.measure import overall
+from cofactor.kinds.measure import overall, verdict
+from cofactor.kinds.own_fits import own_cells
+from cofactor.kinds.passports import LAST_ROUNDS, assemble
+from cofactor.kinds.passports import Passport as Found
 from cofactor.local import arrays
 from cofactor.methods import catalog
 from cofactor.plan import Plan, Stop
@@ -29,9 +30,7 @@ from cofactor.privacy.errors import PrivacyError
 from cofactor.ratings.ranking import means
 from cofactor.records import ClientScore, Evaluation, Part, Passport
 from cofactor.select.markers import Marker
-from cofactor.select.passports import LAST_ROUNDS, assemble, own_cells
-from cofactor.select.passports import Passport as Found
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, CofactorError, Data, few
 
 SAME = ("exact", "exact-beta")
 """Methods whose pooled run has their own loss and penalties; that of others is the first, least squares."""
@@ -61,7 +60,7 @@ def ending(outcome: Run, names: Sequence[str]) -> Evaluation:
     """Return how a run ended, and what it says of clients (by their names) and components without an error."""
     return Evaluation(
         rounds=len(outcome.history),
-        converged=outcome.converged,
+        converged=outcome.ended in DONE,
         ended=ENDED[outcome.ended],
         absent=[names[j] for j in outcome.absent if j not in outcome.undrawn],
         undrawn=[names[j] for j in outcome.undrawn],
@@ -114,33 +113,21 @@ def evaluation(
 
     Under masks there is one finding, that of all clients together.
     """
+    found = verdict(kind, outcome, findings, features)
     clients = [
-        ClientScore(
-            found.client,
-            found.rows,
-            *kind.score(found.tally),
-            None if found.own is None else kind.score(found.own).error,
-            **_own_shares(found.apart),
-        )
-        for found in findings
+        ClientScore(said.client, said.rows, *score, own and own.error, **_own_shares(said.apart))
+        for said, score, own in zip(findings, found.each, found.alone)
     ]
     return replace(
         ending(outcome, names),
-        error=overall(kind, [found.tally for found in findings]).error if findings else None,
+        error=found.whole.error if findings else None,
         clients=[] if config.secure else clients,
         match=match,
         parts=_parts(kind, findings, config),
         shows=shows(kind, findings, outcome, secure=config.secure),
         sizes=[] if outcome.sizes is None else np.asarray(outcome.sizes, float).tolist(),
-        lacking=_lacking(kind, findings, outcome, features),
+        lacking=[text[0].upper() + text[1:] for text in found.lacks],
     )
-
-
-def _lacking(kind: Kind, findings: Sequence[Finding], outcome: Run, features: Sequence[str] | None) -> list[str]:
-    """Say what the data lack, one sentence each."""
-    tallies, clients = [found.tally for found in findings], [found.client for found in findings]
-    texts = lacks(outcome, kind, tallies, clients, features)
-    return [text[0].upper() + text[1:] for text in texts]
 
 
 def _own_shares(apart: Array | None) -> dict[str, Any]:
@@ -170,18 +157,15 @@ def _parts(kind: Kind, findings: Sequence[Finding], config: Config) -> list[Part
     return parts
 
 
-def passports(
-    findings: Sequence[Finding], outcome: Run, factors: Sequence[Array], *, names: list[str] | None, seed: int
-) -> list[Found]:
+def passports(findings: Sequence[Finding], outcome: Run, *, names: list[str] | None, seed: int) -> list[Found]:
     """Return a passport for every component, from the summaries of the clients; none where there are none.
 
-    Of a run that was resumed in its last rounds, drift is not known: ``factors`` are those of this process's rounds.
+    Of a run that was resumed in its last rounds, drift is not known: this process has not seen their factors.
     """
     messages = [found.summary for found in findings if found.summary is not None]
     if len(messages) < len(findings):
         return []
-    whole = len(factors) >= min(len(outcome.history), LAST_ROUNDS)
-    seen = list(factors) if whole else None
+    seen = outcome.recent if len(outcome.recent) >= min(len(outcome.history), LAST_ROUNDS) else None
     return assemble(messages, outcome.factor, history_factors=seen, feature_names=names, seed=seed)
 
 

@@ -11,6 +11,8 @@ from cofactor.types import CofactorError
 
 def options(settings: Settings) -> dict[str, Any]:
     """Return the options that the penalties of a run amount to; none where it has none."""
+    if settings.alpha_h is None and settings.alpha_w == settings.l1_ratio == 0:
+        return {}
     of_factor = "same" if settings.alpha_h is None else settings.alpha_h
     found = losses.options("frobenius", settings.alpha_w, of_factor, settings.l1_ratio)
     if found and settings.method not in losses.METHODS:

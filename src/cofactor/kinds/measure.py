@@ -1,15 +1,20 @@
-"""Work that every client can do in the end: say how well codes and factor fit its rows, in sums."""
+"""How well codes and factor fit: what every client says of its rows in the end, in sums, and what all amounts to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cofactor.kinds.kind import Kind, Score
-from cofactor.types import Array
+from cofactor.kinds.numbers import GAPPED
+from cofactor.local.brief import ROWS_PER_COMPONENT
+from cofactor.types import Array, few
+
+SHOWN = 5
+"""So many features, or clients, are named."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,53 @@ def overall(kind: Kind, tallies: Sequence[Array]) -> Score:
     """Return the errors of all rows together; NaN where nobody said any, or rows are out of range."""
     with np.errstate(all="ignore"):  # a warning would tell of such a row
         return kind.score(np.sum(tallies, axis=0)) if len(tallies) else Score(np.nan, None)
+
+
+class Verdict(NamedTuple):
+    """What all findings amount to: the errors of every client, and of it alone, those of all rows, what data lack."""
+
+    each: list[Score]
+    alone: list[Score | None]
+    whole: Score
+    lacks: list[str]
+
+
+def verdict(kind: Kind, outcome: Any, findings: Sequence[Any], features: Sequence[Any] | None) -> Verdict:
+    """Sum up what the clients say in the end, each with a ``tally``, and perhaps with that of itself alone, ``own``."""
+    tallies, clients = [found.tally for found in findings], [found.client for found in findings]
+    alone = [None if found.own is None else kind.score(found.own) for found in findings]
+    lines = lacks(outcome, kind, tallies, clients, features)
+    return Verdict([kind.score(tally) for tally in tallies], alone, overall(kind, tallies), lines)
+
+
+def lacks(
+    outcome: Any, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
+) -> list[str]:
+    """Say which features and clients have no observed cell, and how many clients are too small for their summaries."""
+    lines = []
+    if outcome.unobserved:
+        those = [str(j) if features is None else str(features[j]) for j in outcome.unobserved]
+        known = "nothing is known of them, and the factor has 0 there."
+        lines.append(f"features that nobody observed, but for rows of zeros: {few(those, SHOWN)}; {known}")
+    if without := [str(clients[j]) for j in silent(kind, tallies)]:
+        lines.append(f"clients without an observed cell: {few(without, SHOWN)}; their codes are 0.")
+    return [*lines, *_too_short(outcome)]
+
+
+def silent(kind: Kind, tallies: Sequence[Array]) -> list[int]:
+    """Return which clients observed no cell, by their tallies; of other kinds of data none are asked."""
+    return [j for j, (*_, cells) in enumerate(tallies) if cells == 0] if kind is GAPPED else []
+
+
+def _too_short(outcome: Any) -> list[str]:
+    """Say that clients have too few rows for one upload to hold what the rank asks for."""
+    if not outcome.short:
+        return []
+    least = ROWS_PER_COMPONENT * len(outcome.factor)
+    return [
+        f"clients with fewer than {least} rows, twice the components: {outcome.short}. A summary has at most one "
+        "component for two rows, so that theirs leave something out; method 'exact' goes on from there and finds it."
+    ]
 
 
 def here(kind: Kind, method: Any, data: Sequence[Any], codes: Sequence[Array], factor: Array) -> list[Array]:

@@ -197,8 +197,16 @@ def ready(method: str | Method, rank: int, plan: Plan, facts: Facts, options: Ma
     return Ready(made, settled, None if settled.stream else limit(made, settled), other, told)
 
 
-def adapted(method: Method, plan: Plan, Xs: Any = ()) -> tuple[Method, int]:
-    """Return a method in the form that a plan needs, and its rounds; refuse what is none, or contradicts the plan.
+class Form(NamedTuple):
+    """A method in the form that a plan needs, the most rounds it takes, and its components."""
+
+    method: Method
+    rounds: int
+    rank: int
+
+
+def adapted(method: Method, plan: Plan, Xs: Any = ()) -> Form:
+    """Return a method in the form that a plan needs; refuse what is none, or contradicts the plan.
 
     Of the data it is known which matrices they are.
     """
@@ -211,7 +219,7 @@ def adapted(method: Method, plan: Plan, Xs: Any = ()) -> tuple[Method, int]:
     check(method, plan)
     if method.traits.allowance is not None:
         refuse_again(Xs)
-    return form(method, plan), limit(method, plan)
+    return Form(form(method, plan), limit(method, plan), method.rank)
 
 
 def _parts(plan: Plan, facts: Facts) -> Parts:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from cofactor.combine.aggregators import factors
 from cofactor.combine.align import mean_drift
 from cofactor.local.brief import ROWS_PER_COMPONENT, measured
 from cofactor.local.space import NonNegative, Space
@@ -97,15 +97,10 @@ class OneShot:
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Merge; the drift is the mean distance of the clients' factors to the result, components matched."""
-        return self.merged(self.aggregator(messages, shared.factor, t), messages)
-
-    def merged(self, H: Array, messages: list[Message], memory: Mapping[str, Any] | None = None) -> Shared:
-        """Return the state of the server with the merged factor."""
-        loss = float(sum(m.arrays["loss"] for m in messages))
+        H = self.aggregator(messages, shared.factor, t)
         if self.aggregator.additive:
-            return Shared(H, loss=loss)
-        apart = mean_drift([m.arrays["factor"] for m in messages], H[: self.rank])
-        return Shared(H, memory=memory or {}, loss=loss, drift=apart)
+            return Shared(H, loss=_loss(messages))
+        return Shared(H, loss=_loss(messages), drift=mean_drift(factors(messages), H[: self.rank]))
 
     def factor(self, shared: Shared) -> Array:
         """Return the merged factor."""
@@ -149,12 +144,17 @@ class Summarized(Wrapped):
             memory["clustergram"] = found.clustergram
         memory["short"] = np.int64(sum(m.weight // ROWS_PER_COMPONENT < self.method.rank for m in messages))
         H = found.factor[order].astype(messages[0].arrays["factor"].dtype)
-        new = self.method.merged(H, kept, memory)
+        new = Shared(H, memory=memory, loss=_loss(kept), drift=found.drift)
         if filled is None:
             return new
         whole = np.zeros((len(H), messages[0].arrays["factor"].shape[1]), H.dtype)
         whole[:, filled] = H
         return new._replace(factor=whole)
+
+
+def _loss(messages: list[Message]) -> float:
+    """Return what the clients miss alone."""
+    return float(sum(m.arrays["loss"] for m in messages))
 
 
 def _filled(messages: list[Message]) -> tuple[list[Message], Array | None]:

@@ -13,6 +13,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from cofactor.combine import summaries
+from cofactor.kinds.matching import agreement, client_agreement, is_doubled
 from cofactor.local import arrays
 from cofactor.local.brief import ROWS_PER_COMPONENT
 from cofactor.local.stacked import Summary
@@ -22,7 +23,6 @@ from cofactor.methods.refusals import no_private
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select import cells, holdout
 from cofactor.select.holdout import Holdout
-from cofactor.select.matching import agreement, client_agreement, is_doubled
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
 JUDGES = 20

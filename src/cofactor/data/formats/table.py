@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.data.formats.row_blocks import BLOCK_BYTES, RowBlocks, Source
-from cofactor.types import Array, CofactorError, Data, DataError
+from cofactor.types import Array, CofactorError, Data, DataError, few
 
 _NUMBERED = re.compile(r"(id|.*[_ -]id|.*Id|index|row|row[_ ]?(number|nr))", re.ASCII)  # names of columns
 NOT_THERE = ("None", "nan", "NaT", "<NA>")
@@ -119,16 +119,6 @@ def listed(text: str | None) -> list[str]:
     (['a', 'b', 'c'], [])
     """
     return [word.strip() for word in (text or "").split(",") if word.strip()]
-
-
-def few(texts: Sequence[str], most: int) -> str:
-    """Return the first texts of a list, and how many more there are.
-
-    >>> few(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
 
 
 def absent(values: Any) -> int:

@@ -9,11 +9,12 @@ from scipy import sparse
 from cofactor.combine.align import Lap
 from cofactor.data import synthetic
 from cofactor.engines.loop import run
+from cofactor.kinds.matching import agreement, cosines, distances
+from cofactor.kinds.own_fits import OWN_ROWS, draw
+from cofactor.kinds.passports import describe
 from cofactor.local.stats import normalize, shares
 from cofactor.methods import catalog
 from cofactor.select import passports
-from cofactor.select.matching import agreement, cosines, distances
-from cofactor.select.passports import OWN_ROWS, describe, draw
 from cofactor.types import CofactorError
 
 

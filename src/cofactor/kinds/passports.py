@@ -6,21 +6,19 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from cofactor import kinds
+from cofactor.kinds.kind import Kind
+from cofactor.kinds.matching import cosines, distances, fitted, own_match, unit
 from cofactor.kinds.numbers import NON_NEGATIVE
-from cofactor.local import arrays
-from cofactor.local.brief import padded
+from cofactor.kinds.own_fits import Own, found_alone, own_from
 from cofactor.local.stacked import Summary
 from cofactor.local.stats import shares
-from cofactor.method import SERVER, rng
-from cofactor.methods.alone import Alone
-from cofactor.methods.summed import Summed
-from cofactor.select.matching import cosines, distances, fitted, own_match, unit
+from cofactor.method import rng
 from cofactor.types import Array, CofactorError, Data, Message
 
 FOUND = 0.8
@@ -85,82 +83,6 @@ def passports(
     )
 
 
-OWN_ROUNDS = 30
-"""Rounds of a client alone from the shared factor."""
-OWN_ROWS = 2000
-"""Rows that show what a client finds alone, or 100 for each component.
-
-Of clients with 6000 to 16 000 rows (digits, clothes, census, text, in order and not) 2000 drawn ones find as many of
-the shared components as another seed of a fit of all rows does, in a fifth of the time or less.
-"""
-
-
-class Drawn(NamedTuple):
-    """Rows that stand for all of a client's: scaled so that, in the mean, their squares add up to those of all."""
-
-    rows: Array
-    scale: Array
-
-    def data(self, X: Data) -> Data:
-        """Return these rows of the data."""
-        return arrays.scaled_rows(arrays.rows(X, self.rows), self.scale)
-
-    def codes(self, W: Array) -> Array:
-        """Return the codes of these rows."""
-        return W[self.rows] * self.scale.astype(W.dtype)[:, None]
-
-
-class Own(NamedTuple):
-    """Codes and factor of a client alone, of all its rows or of those that were ``drawn``."""
-
-    codes: Array
-    factor: Array
-    drawn: Drawn | None = None
-
-
-def own_cells(rows: int, features: int, rank: int) -> int:
-    """Return how many cells a client looks at to see what it finds alone."""
-    return min(rows, 2 * _enough(rank)) * features
-
-
-def _enough(rank: int) -> int:
-    return max(OWN_ROWS, 100 * rank)
-
-
-def draw(X: Data, count: int, rng: np.random.Generator) -> Drawn | None:
-    """Draw about ``count`` rows if there are at least twice as many: half evenly and half by their squares.
-
-    Evenly drawn rows alone would miss the few in which most of some data lies, such as long texts. Each is drawn by
-    itself, so that its chance is known: the rows that would have more than one are always there.
-    """
-    n = X.shape[0]
-    if n < 2 * count:
-        return None
-    squares = arrays.row_squares(X)
-    even = np.full(n, 1 / n)
-    part = (even + squares / squares.sum()) / 2 if squares.any() else even
-    sure, chance = np.zeros(n, bool), count * part
-    while (more := (chance > 1) & ~sure).any():
-        sure |= more
-        chance = (count - sure.sum()) * part / part[~sure].sum()
-    chance = np.where(sure, 1, chance)
-    rows = np.flatnonzero(rng.random(n) < chance)
-    return Drawn(rows, 1 / np.sqrt(chance[rows]))
-
-
-def own_from(X: Data, factor: Array, address: tuple[int, int]) -> tuple[Array, Array]:
-    """Client: codes and factor that some rounds on its rows alone make of the shared factor."""
-    alone = Alone(Summed(len(factor)), rounds=OWN_ROUNDS)
-    return alone(X, len(factor), rng(*address, 1), start=factor.astype(X.dtype))
-
-
-def _in_single(alone: Alone, X: Data, k: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return (W, H) of a client alone, found in single precision, in which rows at a size of 1 have room: for half."""
-    size = np.sqrt(arrays.square(X) / np.prod(X.shape)) or 1.0
-    W, H = padded(alone, (X / size).astype(np.float32), k, rng)
-    return W.astype(X.dtype) * X.dtype.type(size), H.astype(X.dtype)
-
-
 def describe(
     X: Data, factor: Array, *, codes: Array, address: tuple[int, int], own: Own | None = None
 ) -> tuple[Message, Own]:
@@ -170,19 +92,54 @@ def describe(
     some of its rows where there are many: returned too, zeros where it has too few; ``address`` are seed and number of
     the client. A client of one row sends an empty summary: it would be that row.
     """
-    k = len(factor)
-    if own is None:
-        generator = rng(*address, 0)
-        drawn = draw(X, _enough(k), generator)
-        alone = Alone(Summed(k))
-        found = padded(alone, X, k, generator) if drawn is None else _in_single(alone, drawn.data(X), k, generator)
-        own = Own(*found, drawn)
+    own = own or found_alone(X, len(factor), rng(*address, 0))
     V, H = own.codes, own.factor
     norms = np.linalg.norm(factor.astype(np.float64), axis=1)
     gram, code_gram = V.T.astype(np.float64) @ V, codes.T.astype(np.float64) @ codes
     sent = np.where(np.diag(gram)[:, None] > 0, H, 0).astype(H.dtype)
     said = {"factor": sent, "gram": gram, "code_gram": code_gram * np.outer(norms, norms)}
     return Message(said, float(X.shape[0])), own
+
+
+class Judged(NamedTuple):
+    """What one client finds of the result: what of its errors adds up, and where components are compared a summary.
+
+    ``own`` is the tally of what the client reaches alone, where it reaches anything.
+    """
+
+    tally: Array
+    summary: Message | None = None
+    own: Array | None = None
+
+
+def judged(kind: Kind, method: Any, client: Any, factor: Array, seed: int | None = None) -> Judged:
+    """Client: how well its codes fit its rows; with a ``seed`` also what it finds alone, in the run's start or now.
+
+    That is no less than with the shared factor, which it might have. Its own start can end elsewhere; then a few rounds
+    from the shared factor tell what sharing costs. Where it has looked at some of its rows, what it gains there is
+    taken for that of all.
+    """
+    tally = kind.tally(method, client.data, client.codes, factor)
+    if seed is None:
+        return Judged(tally)
+    address, own = (seed, client.number), None if client.own is None else Own(*client.own)
+    summary, own = describe(client.data, factor, codes=client.codes, address=address, own=own)
+    if not summary.arrays["gram"].any():
+        return Judged(tally, summary)
+
+    def error(tally: Array) -> float:
+        return kind.score(tally).error
+
+    X, with_all = client.data, tally
+    if own.drawn is not None:
+        X = own.drawn.data(X)
+        with_all = kind.tally(method, X, own.drawn.codes(client.codes), factor)
+    alone = kind.tally(None, X, own.codes, own.factor)
+    if error(alone) > error(with_all) and method.traits.apart is None:  # which has more than a factor
+        alone = min(with_all, kind.tally(None, X, *own_from(X, factor, rng(*address, 1))), key=error)
+    if own.drawn is not None and with_all[0]:
+        alone = np.array([tally[0] * alone[0] / with_all[0], *tally[1:]])
+    return Judged(tally, summary, alone)
 
 
 def assemble(
@@ -225,7 +182,7 @@ def _stability(union: list[Summary], H: Array, seeds: int, seed: int) -> Array:
     """Mean matched cosine of every component over fits of the union from other seeds (k); 0 where nothing was sent."""
     if not any(s.gram.any() for s in union):
         return np.zeros(len(H))
-    others = rng(seed, SERVER, 0).integers(2**31, size=seeds).tolist()
+    others = range(seed + 1, seed + 1 + seeds)
     return np.mean([cosines(H, fitted(union, len(H), seed=s, restarts=RESTARTS)) for s in others], axis=0)
 
 
