@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,7 +31,8 @@ class Traits:
     ``kind`` is what its data are (:mod:`cofactor.kinds`). ``additive``: ``aggregate`` needs only the sum of the
     messages, which may be all-reduced or masked. ``rowwise``: from this round on the message of stacked rows is the sum
     of the messages of the rows, and every array in ``Local`` has one entry per row, so that an engine may step many
-    tiny clients as one; None is never. ``streams``: made to merge messages one by one. ``complete``: needs every client
+    tiny clients as one; None is never. ``together``: from this round on clients may be stepped side by side
+    (:class:`Together`); None is never. ``streams``: made to merge messages one by one. ``complete``: needs every client
     in every round. ``running``: the server keeps running sums of what clients sent, so their states count.
     ``own``: in its first round every client factorizes alone, and keeps that: codes, and ``factor``.
     ``allowance`` pays for the noise of a private method (:class:`cofactor.privacy.allowance.Allowance`).
@@ -53,6 +55,7 @@ class Traits:
     kind: str = "real"
     additive: bool = False
     rowwise: int | None = None
+    together: int | None = None
     streams: bool = False
     complete: bool = False
     running: bool = False
@@ -125,6 +128,16 @@ class Method(Protocol):
 
     def refit(self, data: Data, factor: Array) -> Array:
         """Client, at the end: the codes that belong to the final factor."""
+        ...
+
+
+class Together(Method, Protocol):
+    """A method that draws nothing in its steps, and knows how to step many small clients for less than one by one."""
+
+    def steps(
+        self, data: Sequence[Data], shared: Shared, locals: Sequence[Local], t: int
+    ) -> list[tuple[Local, Message]]:
+        """Clients that are in one place, in a round that all of them take part in: to the bit what each alone does."""
         ...
 
 

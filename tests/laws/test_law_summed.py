@@ -4,12 +4,17 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import sparse
 from tests.helpers.methods import in_its_order
 
 from cofactor import run
 from cofactor.data import synthetic
+from cofactor.engines import beside
+from cofactor.engines.inline import Inline
 from cofactor.methods import catalog
+from cofactor.methods.raced import Raced
 from cofactor.methods.summed import Summed
+from cofactor.types import ClientError
 
 MOMENTA = pytest.mark.parametrize("momentum", [0.5, 0.0])
 ROUNDS = 50
@@ -141,3 +146,89 @@ def test_any_update_may_be_used(Xs, start):
     for name, update in updates.catalog().items():
         values = losses(run(Summed(6, update, momentum=0.0), Xs, rounds=30, start=start))
         assert values[-1] < values[0], name
+
+
+def apart(method, Xs, shared, states, t):
+    """Step one client after the other."""
+    return [method.step(X, shared, state, t, None) for X, state in zip(Xs, states, strict=True)]
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix], ids=["dense", "csr"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rank", [5, 16])
+def test_clients_side_by_side_step_as_each_alone_to_the_bit(make, dtype, rank):
+    """Few and many rows in one stack, over rounds that go ahead and rounds that are taken back."""
+    rng, method = np.random.default_rng(0), catalog.make("exact", rank, start="random")
+    Xs = [make((rng.uniform(size=(n, 40)) ** 4).astype(dtype)) for n in (9, 33, 700, 1500, 40)]
+    shared, restarts = method.start(40, rng)._replace(extra={"momentum": 0.9, "restart": False}), 0
+    states = [method.join(X, shared, 0, rng) for X in Xs]
+    for t in range(25):
+        one_by_one = apart(method, Xs, shared, states, t)
+        found = method.steps(Xs, shared.broadcast(), states, t)
+        for (state, message), (alone, sent) in zip(found, one_by_one, strict=True):
+            assert message.weight == sent.weight
+            assert state.memory.keys() == alone.memory.keys()
+            arrays = {**message.arrays, **state.memory, "codes": state.codes}
+            for name, a in {**sent.arrays, **alone.memory, "codes": alone.codes}.items():
+                assert np.asarray(a).dtype == np.asarray(arrays[name]).dtype, name
+                np.testing.assert_array_equal(a, arrays[name], err_msg=name)
+        states = [state for state, _ in found]
+        shared = method.aggregate(shared, [message for _, message in found], t)
+        restarts += bool(shared.extra["restart"])
+    assert restarts, "nothing was taken back"
+
+
+def test_which_methods_step_clients_side_by_side():
+    """Not those with costs, with groups of features or absent clients, nor of so few components that rows are toys."""
+    options = {"start": "random"}
+    assert catalog.make("exact", 5, **options).traits.together == 0
+    assert catalog.make("exact", 5).traits.together == 1
+    assert catalog.make("exact", 5, start="svd").traits.together == 2
+    others = [
+        catalog.make("exact", 4, **options),
+        catalog.make("exact", 5, **options).partial(),
+        catalog.make("exact", 5, **options, overlap=0.1),
+        catalog.make("exact", 5, **options, groups=(0, 0, 1)),
+        Raced(catalog.make("exact", 5, **options)),
+    ]
+    assert [method.traits.together for method in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_clients_of_little_and_of_much_data_answer_in_order(workers, monkeypatch):
+    """Some side by side, one alone, tiny ones as a batch: the same run as one client after the other."""
+    Xs = [synthetic.blocks(1, [n], features=30, rank=6, seed=n).Xs[0] for n in (40, 300, 7, 60, 6, 90)]
+    runs = []
+    for most in (60 * 30, 0):
+        monkeypatch.setattr(beside, "LITTLE", most)
+        lines = []
+        found = run(
+            catalog.make("exact", 6, start="random"),
+            Xs,
+            rounds=8,
+            engine=Inline(workers),
+            watch=lambda t, answers, lines=lines: lines.append([(a.clients.tolist(), a.nbytes) for a in answers]),
+        )
+        runs.append((found, lines))
+    (together, lines), (one_by_one, same) = runs
+    assert lines == same
+    assert lines[0][0][0] == [0]
+    np.testing.assert_array_equal(together.factor, one_by_one.factor)
+    for W, V in zip(together.codes, one_by_one.codes, strict=True):
+        np.testing.assert_array_equal(W, V)
+
+
+def test_a_client_that_fails_beside_others_is_named(Xs):
+    """What fails together is done one by one; so is what a method around another one does not know how to do."""
+
+    class Broken(Summed):
+        def step(self, data, shared, local, t, rng):
+            if t == 2 and data.shape[0] == 60:
+                raise ZeroDivisionError("disk on fire")
+            return super().step(data, shared, local, t, rng)
+
+        def steps(self, data, shared, locals, t):
+            raise ZeroDivisionError("somebody's disk on fire")
+
+    with pytest.raises(ClientError, match=r"^client 2, round 2: ZeroDivisionError: disk on fire"):
+        run(Broken(6), Xs, rounds=4)

@@ -20,8 +20,7 @@ from cofactor.types import Array, ClientError, Data, Message, Shared
 
 def message_bytes(message: Message) -> int:
     """Bytes on the wire, of one client: the arrays and eight for the weight."""
-    dtypes = {name: np.dtype(message.dtypes.get(name, np.result_type(a))) for name, a in message.arrays.items()}
-    return sum(np.size(a) * dtypes[name].itemsize for name, a in message.arrays.items()) + 8
+    return sum(np.size(a) * message.dtype(name).itemsize for name, a in message.arrays.items()) + 8
 
 
 def shared_bytes(shared: Shared) -> int:
@@ -214,7 +213,7 @@ class Engine(Protocol):
 def check_message(message: Message, schema: dict[str, tuple[int, ...]], *, client: int, t: int) -> None:
     """Refuse a message that is not what the method declared: names, shapes, finite numbers, weight."""
     where = f"client {client}, round {t}"
-    if set(message.arrays) != set(schema):
+    if message.arrays.keys() != schema.keys():
         raise ClientError(f"{where}: expected arrays {sorted(schema)}, found {sorted(message.arrays)}.")
     for name, shape in schema.items():
         found = np.shape(message.arrays[name])

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 
+from cofactor.engines import beside
 from cofactor.engines.contract import Answer, Client, Finished, Work, check_message, used_by, weight
 from cofactor.engines.history import adds_up, draws, stage_of
 from cofactor.local import arrays
 from cofactor.local.batches import batches
 from cofactor.local.threads import in_turn, lent, single_blas
-from cofactor.method import Method, total
+from cofactor.method import Method, Together, total
 from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
 
 AT_ONCE = 16
@@ -75,9 +77,15 @@ class Host:
         chosen[participants[(participants >= self.first) & (participants < self.first + self.count)]] = True
         units = [u for u in self.units if chosen[u.members].any()]
         schema = self.method.schema(units[0].data.shape[1], t) if units else {}
-        return self._each(
-            lambda unit: self._step(unit, shared, t, chosen, schema), units, in_memory=t < self.traits.in_memory
-        )
+        alone = partial(self._step, shared=shared, t=t, chosen=chosen, schema=schema)
+        begins = self.traits.together
+        little, others = ([], units) if begins is None or t < begins else beside.parted(units)
+        answers = self._each(alone, others, in_memory=t < self.traits.in_memory)
+        if not little:
+            return answers
+        round_: Any = {"shared": shared, "t": t, "schema": schema, "pool": self.pool}
+        answers += beside.step(cast(Together, self.method), little, alone, **round_)
+        return sorted(answers, key=lambda answer: answer.client)
 
     def _prepare(self, shared: Shared, t: int) -> None:
         """Stack tiny clients as soon as their messages add up over rows, and join where a stage begins."""

@@ -24,6 +24,12 @@ def triangle(M: Array) -> Array:
     return M[_upper(len(M), device_of(M))]
 
 
+def triangles(Ms: Array) -> Array:
+    """Return the upper triangle of each of several matrices (c x d x d)."""
+    rows, columns = _upper(Ms.shape[1], device_of(Ms))
+    return Ms[:, rows, columns]
+
+
 def mirrored(upper: Array, d: int) -> Array:
     """Return the symmetric d x d matrix of an upper triangle.
 

@@ -46,7 +46,7 @@ class ClientLevel(Wrapped):
     @cached_property
     def traits(self) -> Traits:
         """As the method says; the allowance pays for its noise."""
-        return replace(self.method.traits, rowwise=None, allowance=self.allowance)
+        return replace(self.method.traits, rowwise=None, together=None, allowance=self.allowance)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """``factor`` (k x m): a noisy update."""

@@ -43,7 +43,7 @@ class Gathered(Wrapped):
     @cached_property
     def traits(self) -> Traits:
         """As the method says; the server keeps what it was sent."""
-        return replace(self.method.traits, running=True)
+        return replace(self.method.traits, together=None, running=True)
 
     def partial(self) -> Self:
         """It is a form for absent clients."""

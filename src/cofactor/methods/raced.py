@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Raced(Wrapped):
     @property
     def traits(self) -> Traits:
         """Those of the method: messages of rows still add up."""
-        return self.method.traits
+        return replace(self.method.traits, together=None)
 
     def _left(self, t: int) -> int:
         """Return how many runs there are in round t."""

@@ -33,7 +33,7 @@ class RatedOnly(Wrapped):
     @cached_property
     def traits(self) -> Traits:
         """Messages have different sizes: they are put together item by item."""
-        return replace(self.method.traits, additive=False, rowwise=None, sliced=ITEMS)
+        return replace(self.method.traits, additive=False, rowwise=None, together=None, sliced=ITEMS)
 
     def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
         """The items, and the method's arrays with one row for each of them."""

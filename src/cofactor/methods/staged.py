@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn, Self
@@ -50,10 +51,17 @@ class Staged:
         """What holds in both stages; rows may be stacked where the second stage begins, or from the start."""
         a, b = self.first.traits, self.then.traits
         rowwise = None if b.rowwise is None else 0 if a.rowwise == b.rowwise == 0 else self.length + b.rowwise
+        together = None if b.together is None else self.length + b.together
         begins = (*(t for t in a.stages if t < self.length), *(self.length + t for t in b.stages))
         both: dict[str, Any] = {"additive": a.additive and b.additive, "complete": a.complete or b.complete}
-        both |= {"unseeded": min(a.unseeded, self.length), "in_memory": min(a.in_memory, self.length)}
-        return replace(b, kind=a.kind, own=a.own, streams=False, rowwise=rowwise, stages=begins, **both)
+        both |= {
+            "rowwise": rowwise,
+            "together": together,
+            "stages": begins,
+            "unseeded": min(a.unseeded, self.length),
+            "in_memory": min(a.in_memory, self.length),
+        }
+        return replace(b, kind=a.kind, own=a.own, streams=False, **both)
 
     def partial(self) -> Self:
         """Both in their forms for absent clients; what the first knew of a few clients' components is not kept."""
@@ -85,6 +93,12 @@ class Staged:
         """Step the method of the round."""
         method, own = self._at(t)
         return method.step(data, shared, local, own, rng)
+
+    def steps(
+        self, data: Sequence[Data], shared: Shared, locals: Sequence[Local], t: int
+    ) -> list[tuple[Local, Message]]:
+        """Step clients side by side, as the second method does."""
+        return self.then.steps(data, shared, locals, t - self.length)
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Aggregate as the method of the round does; after the last round of the first, hand its factor over."""

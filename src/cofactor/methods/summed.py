@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from cofactor.local.columns import columns_of
-from cofactor.local.half_steps import NEGLIGIBLE, improve_codes, improve_factor, unseen
+from cofactor.local.half_steps import NEGLIGIBLE, improve_codes, improve_factor, improve_together, unseen
+from cofactor.local.kernels import toys
 from cofactor.local.penalties import UNPENALIZED, Penalties
 from cofactor.local.refit import SOLVE
 from cofactor.local.space import NonNegative, Space
@@ -75,9 +77,11 @@ class Summed:
 
     @cached_property
     def traits(self) -> Traits:
-        """Sums are enough, and add up over rows."""
-        slow, retracts = PATIENT if self.patient else 1, self.momentum > 0
-        return Traits(self.space.kind, additive=True, rowwise=0, running=self.changes, slow=slow, retracts=retracts)
+        """Sums are enough, and add up over rows; codes of clients side by side are improved as one."""
+        how: Any = {"running": self.changes, "slow": PATIENT if self.patient else 1, "retracts": self.momentum > 0}
+        plain = self.update is None and self.groups is None and not (self.changes or self.penalties.any)
+        together = 0 if plain and self.rank > toys.COMPONENTS else None  # of fewer, little rows have other kernels
+        return Traits(self.space.kind, additive=True, rowwise=0, together=together, **how)
 
     def partial(self) -> Summed:
         """Send changes, without momentum."""
@@ -128,6 +132,30 @@ class Summed:
             sent |= {"price": np.float64(price), "rows": np.float64(np.sum(told))}
         memory = {"square": known["square"], "fresh": np.zeros_like(known["fresh"]), "before": codes}
         return Local(new, memory), Message(sent, data.shape[0])
+
+    def steps(
+        self, data: Sequence[Data], shared: Shared, locals: Sequence[Local], t: int
+    ) -> list[tuple[Local, Message]]:
+        """Update the codes of all in one, for the broadcast factor; send the statistics of each."""
+        codes = [known["before"] if shared.extra["restart"] else W for W, known in locals]
+        rows = [len(W) for W in codes]
+        fresh = np.concatenate([local.memory["fresh"] for local in locals])
+        improved = improve_together(
+            self._update(data[0].shape[1], t),
+            data,
+            shared.factor,
+            np.concatenate(codes),
+            fresh,
+            t=t,
+            momentum=float(shared.extra["momentum"]),
+        )
+        told, known = np.ones(max(rows)), np.zeros(max(rows), bool)
+        found = []
+        for n, old, local, (new, gram, cross, _) in zip(rows, codes, locals, improved, strict=True):
+            square = local.memory["square"]
+            sent = {"gram": gram[None], "cross": cross, "square": square @ told[:n]}
+            found.append((Local(new, {"square": square, "fresh": known[:n], "before": old}), Message(sent, n)))
+        return found
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Sum the statistics, update H, extrapolate or restart."""

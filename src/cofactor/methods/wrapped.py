@@ -33,7 +33,7 @@ class Wrapped:
     @cached_property
     def traits(self) -> Traits:
         """As the method says, but every client changes its own message."""
-        return replace(self.method.traits, rowwise=None)
+        return replace(self.method.traits, rowwise=None, together=None)
 
     def partial(self) -> Self:
         """Wrap the method's form for absent clients."""
