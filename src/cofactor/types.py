@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from numbers import Integral
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,11 @@ def unknown(what: str, name: object, known: Iterable[str]) -> CofactorError:
     near = difflib.get_close_matches(str(name).lower(), folded, n=1)
     hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
     return CofactorError(f"unknown {what} {name!r}.{hint} Expected one of: {', '.join(known)}.")
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether something is a whole number; True and False are not, though Python counts with them."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 class Stats(NamedTuple):
