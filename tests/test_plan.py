@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import sparse
 from tests.helpers.methods import NAMES, RANK, make, same_bits
 
 from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, Privacy, kinds, run
@@ -52,12 +53,13 @@ def test_the_data_of_these_tests_cannot_be_looked_at_unnoticed():
 
 
 PLANS = {
-    "no rounds": ({"rounds": 0}, "rounds must be at least 1. Found 0"),
-    "half a round": ({"rounds": 2.5}, "rounds must be at least 1. Found 2.5"),
-    "rounds in words": ({"rounds": "ten"}, "rounds must be at least 1. Found 'ten'"),
-    "negative seed": ({"seed": -1}, "seed must be at least 0. Found -1"),
-    "seed of a number": ({"seed": 0.5}, "seed must be at least 0. Found 0.5"),
-    "no seed": ({"seed": None}, "seed must be at least 0. Found None"),
+    "no rounds": ({"rounds": 0}, "rounds must be a whole number of at least 1. Found 0"),
+    "half a round": ({"rounds": 2.5}, "rounds must be a whole number of at least 1. Found 2.5"),
+    "true for rounds": ({"rounds": True}, "rounds must be a whole number of at least 1. Found True"),
+    "rounds in words": ({"rounds": "ten"}, "rounds must be a whole number of at least 1. Found 'ten'"),
+    "negative seed": ({"seed": -1}, "seed must be a whole number of at least 0. Found -1"),
+    "seed of a number": ({"seed": 0.5}, "seed must be a whole number of at least 0. Found 0.5"),
+    "no seed": ({"seed": None}, "seed must be a whole number of at least 0. Found None"),
     "nobody": ({"participation": 0}, r"participation must be in \(0, 1\]. Found 0"),
     "more than everybody": ({"participation": 1.2}, r"participation must be in \(0, 1\]. Found 1.2"),
     "no number": ({"participation": math.nan}, r"participation must be in \(0, 1\]. Found nan"),
@@ -88,13 +90,13 @@ def test_a_plan_that_cannot_be_carried_out_is_refused_when_it_is_made(name):
 
 @pytest.mark.parametrize("patience", [0, -1, 2.5])
 def test_a_stop_rule_looks_back_over_some_rounds(patience):
-    with pytest.raises(CofactorError, match=f"patience must be at least 1. Found {patience}"):
+    with pytest.raises(CofactorError, match=f"patience must be a whole number of at least 1. Found {patience}"):
         Stop(1e-3, patience=patience)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, "many", None])
 def test_a_stream_has_some_updates(value):
-    with pytest.raises(CofactorError, match=f"updates must be at least 1. Found {value!r}"):
+    with pytest.raises(CofactorError, match=f"updates must be a whole number of at least 1. Found {value!r}"):
         Stream(value)
 
 
@@ -232,15 +234,23 @@ def test_the_name_of_an_engine_is_no_engine(engine):
 
 
 OPTIONS = [
-    ({"rounds": 0}, "rounds must be at least 1. Found 0"),
+    ({"rounds": 0}, "rounds must be a whole number of at least 1. Found 0"),
     ({"participation": 0.0}, r"participation must be in \(0, 1\]"),
-    ({"random_state": -1}, "seed must be at least 0. Found -1"),
+    ({"random_state": -1}, "seed must be a whole number of at least 0. Found -1"),
     ({"method": "exat"}, "unknown method 'exat'. Did you mean 'exact"),
     ({"options": {"speed": 3}}, "unknown option of method '.*' 'speed'"),
     ({"tol": -1.0}, "tol must be a number >= 0. Found -1.0"),
     ({"privacy": 1.0}, r"privacy: expected Privacy\(epsilon=..., delta=...\)"),
 ]
 HAS = [(cls, *line) for cls in ESTIMATORS for line in OPTIONS if set(line[0]) <= set(cls().get_params())]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("k", [True, 2.0, "3"])
+def test_a_number_of_components_is_a_whole_number(estimator, k):
+    ones = sparse.csr_matrix(np.ones((8, 5)))
+    with pytest.raises(CofactorError, match=f"a whole number .*[Ff]ound {k!r}"):
+        estimator(k).fit(ones)
 
 
 @pytest.mark.parametrize(("estimator", "options", "words"), HAS)

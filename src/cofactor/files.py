@@ -60,7 +60,16 @@ def resuming(path: Path) -> str:
     >>> resuming(Path("my run"))
     "`cofactor resume 'my run'`"
     """
-    return f"`cofactor resume {shlex.quote(str(path))}`"
+    return command("resume", path)
+
+
+def command(verb: str, path: Path | str, more: str = "") -> str:
+    """Return a command on a path, as a shell takes it.
+
+    >>> command("ledger new", "my site.jsonl", "--epsilon 4")
+    "`cofactor ledger new 'my site.jsonl' --epsilon 4`"
+    """
+    return f"`{' '.join(filter(None, ['cofactor', verb, shlex.quote(str(path)), more]))}`"
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import ParameterError, PrivacyError
-from cofactor.types import Array, CofactorError
+from cofactor.types import Array, CofactorError, is_whole
 
 ROUNDS = 50
 """The rounds of a method without a plan of its own, unless a number is asked for."""
@@ -23,8 +23,8 @@ BY_SHARE = "participation: a draw by share shows how many rows clients have, and
 
 def check_whole(name: str, value: Any, least: int) -> None:
     """Refuse what is no whole number of at least ``least``."""
-    if not (isinstance(value, Integral) and int(value) >= least):
-        raise CofactorError(f"{name} must be at least {least}. Found {value!r}.")
+    if not (is_whole(value) and value >= least):
+        raise CofactorError(f"{name} must be a whole number of at least {least}. Found {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Plan:
     def _check_participation(self) -> None:
         share = self.participation
         if isinstance(share, ByShare):
-            if not (isinstance(share.count, Integral) and int(share.count) >= 1):
+            if not (is_whole(share.count) and share.count >= 1):
                 raise CofactorError(f"participation: expected a count of at least 1. Found {share.count}.")
             if self.privacy is not None:
                 raise PrivacyError(BY_SHARE)

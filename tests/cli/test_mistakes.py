@@ -95,10 +95,10 @@ def test_unknown_names_are_refused_with_a_suggestion(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--seed", -1), "seed must be at least 0. Found -1"),
+        (("--seed", -1), "seed must be a whole number of at least 0. Found -1"),
         (("--tol", -1), "tol must be a number >= 0. Found -1"),
         (("--tol", "nan"), "tol must be a number >= 0. Found nan"),
-        (("--rounds", 0), "rounds must be at least 1. Found 0"),
+        (("--rounds", 0), "rounds must be a whole number of at least 1. Found 0"),
         (("--participation", 0), "participation must be in (0, 1]. Found 0"),
         (("--participation", 1.5), "participation must be in (0, 1]. Found 1.5"),
         (("--split", 0), "split must be at least 1. Found 0"),
@@ -107,7 +107,7 @@ def test_unknown_names_are_refused_with_a_suggestion(
         (("--image", "28"), "image: expected height x width"),
         (("--scheduler", "tcp://here:1"), "belong together; found --engine inline and --scheduler tcp://here:1"),
         (("--engine", "dask"), "belong together; found --engine dask and no --scheduler"),
-        (("--method", "hals", "--rounds", 0), "rounds must be at least 1. Found 0"),
+        (("--method", "hals", "--rounds", 0), "rounds must be a whole number of at least 1. Found 0"),
     ],
 )
 def test_numbers_out_of_range_are_refused_before_anything_is_read(

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from tests.helpers.command import cofactor, refused
@@ -223,3 +224,19 @@ def test_codes_of_users_name_biases_and_titles_with_commas_are_told_apart(stars,
     assert first == "row,component0,component1,user_bias,item_bias,mean"
     said = " ".join(cofactor("similar", "run", ids[0], "-n", 2, cwd=tmp_path).stdout.split())
     assert ", The; Film " in said
+
+
+def test_components_that_a_ridge_takes_away_are_told(tmp_path, recwarn):
+    """Ratings that are biases and noise: what is left of components, 1e-5 of a star, is no taste."""
+    draw = np.random.default_rng(0)
+    users, items = np.divmod(np.arange(600), 30)
+    stars = 3 + draw.normal(size=20)[users] + draw.normal(size=30)[items] + 0.3 * draw.normal(size=600)
+    frame = pd.DataFrame({"user": users, "item": items, "rating": np.maximum(stars, 0)})
+    frame.to_csv(tmp_path / "stars.csv", index=False)
+    said = " ".join(cofactor("fit", "stars.csv", "--ratings", "-k", 2, cwd=tmp_path).stdout.split())
+    assert "Nothing is made of components 0, 1. What the others and the biases leave is no larger than" in said
+    with pytest.warns(UserWarning, match="nothing is made of components 0, 1: .* A smaller `ridge` may find more"):
+        FederatedMF(2, random_state=0).fit(frame)
+    recwarn.clear()
+    FederatedMF(2, ridge=0.5, random_state=0).fit(frame)
+    assert not [w for w in recwarn if "nothing is made" in str(w.message)]

@@ -134,8 +134,10 @@ def test_npz_without_arrays(tmp_path):
         load.read(tmp_path / "x.npz")
 
 
-def test_blocks_of_csc(tmp_path):
+def test_blocks_of_csc(tmp_path, monkeypatch):
     anndata.AnnData(sparse.csc_matrix(X)).write_h5ad(tmp_path / "x.h5ad")
+    np.testing.assert_array_equal(load.read(tmp_path / "x.h5ad", blocks=True).X.toarray(), X)
+    monkeypatch.setattr("cofactor.data.formats.table.LAZY_BYTES", 10)
     with pytest.raises(DataError, match=r"expected CSR \(rows\) to read 'X' in blocks, found CSC"):
         load.read(tmp_path / "x.h5ad", blocks=True)
 

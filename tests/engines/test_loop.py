@@ -44,7 +44,7 @@ def test_participation_must_be_a_share(share, clients):
 
 @pytest.mark.parametrize("rounds", [0, -3])
 def test_rounds_must_be_positive(rounds, clients):
-    with pytest.raises(CofactorError, match=f"rounds must be at least 1. Found {rounds}"):
+    with pytest.raises(CofactorError, match=f"rounds must be a whole number of at least 1. Found {rounds}"):
         run(catalog.make("exact", 2), clients, rounds=rounds)
 
 

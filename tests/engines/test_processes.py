@@ -34,7 +34,7 @@ def test_what_goes_wrong_on_one_process_is_raised_on_all(tmp_path):
         "empty": "True process 2: expected at least one client on each of 3 processes, found none here and 2 in all",
         "callback": "True process 0: OSError: no space left",
         "disagree": "True process 1: expected at 'refit' like process 0, found at 'round 1'",
-        "plan": "False rounds must be at least 1",
+        "plan": "False rounds must be a whole number of at least 1",
         "ragged": "True process 0: ragged blocks: expected every one of 60 rows in the row block of one client, found",
         "short": "True process 0: ragged blocks: expected every one of 60 rows in the row block of one client, found",
         "fine": "done",

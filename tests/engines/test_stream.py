@@ -175,7 +175,7 @@ def test_sums_of_a_stream_have_nowhere_to_hide(clients):
 
 def test_senseless_arguments_are_refused(clients):
     method = catalog.make("asyn-sd", 2)
-    with pytest.raises(CofactorError, match=r"updates must be at least 1. Found 0"):
+    with pytest.raises(CofactorError, match=r"updates must be a whole number of at least 1. Found 0"):
         run_stream(method, clients, updates=0)
     with pytest.raises(CofactorError, match=r"deadline must be a time above 0. Found 0"):
         run_stream(method, clients, deadline=0)

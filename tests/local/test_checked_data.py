@@ -239,6 +239,23 @@ def test_what_lies_under_a_mask_is_no_data() -> None:
     assert FederatedNMF(1).fit([whole]).reconstruction_err_ < 1e-6
 
 
+@pytest.mark.parametrize("stored", ["in order", "unsorted", "twice"])
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_matrix])
+def test_gaps_of_sparse_rows_stay_in_their_cells_however_they_are_stored(form, stored):
+    X = np.array([[1, np.nan, 0, 3], [0, 2, np.nan, 0], [np.nan, 0, 4, 5]])
+    M = form(X)
+    if stored == "twice":  # every cell as two halves; one half of a gap is a number
+        halves = np.column_stack([M.data / 2, np.nan_to_num(M.data / 2)]).ravel()
+        M = form((halves, np.repeat(M.indices, 2), M.indptr * 2), shape=X.shape)
+    if stored == "unsorted":
+        for own in (slice(*pair) for pair in zip(M.indptr[:-1], M.indptr[1:], strict=True)):
+            M.indices[own], M.data[own] = M.indices[own][::-1].copy(), M.data[own][::-1].copy()
+        M.has_sorted_indices = False
+    before = M.data.copy()
+    np.testing.assert_array_equal(kinds.check_one(kinds.GAPPED, M, 0).toarray(), X)
+    np.testing.assert_array_equal(M.data, before)  # what a user holds stays as it is
+
+
 @pytest.mark.parametrize("kind", ["real", "gaps", "boolean", "ratings", "clusters"])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
 def test_what_a_private_run_finds_in_data_is_told_to_their_client_alone(kind, form):

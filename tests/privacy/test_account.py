@@ -361,8 +361,8 @@ def test_keys_that_are_missing_or_that_others_can_read_are_refused(site) -> None
 def test_a_ledger_is_begun_once_and_with_a_total(site, tmp_path) -> None:
     with pytest.raises(LedgerError, match="never written over"):
         account.new(site, epsilon=1, delta=DELTA)
-    with pytest.raises(LedgerError, match="cofactor ledger new"):
-        fit(tmp_path / "none.jsonl")
+    with pytest.raises(LedgerError, match=r"`cofactor ledger new '.*/my site.jsonl' --epsilon 4"):
+        fit(tmp_path / "my site.jsonl")
     with pytest.raises(ValueError, match="epsilon must be positive"):
         account.new(tmp_path / "x.jsonl", epsilon=0, delta=DELTA)
     with held(site.with_name("site.jsonl.lock"), "it"):

@@ -28,6 +28,26 @@ def test_planted_rank_is_found_by_one_client(planted):
         assert scan.heldout[planted - 3] > 3 * scan.heldout[planted - 2]
 
 
+def test_clean_data_are_predicted_and_have_no_more_components_than_they_do(rng):
+    """Components of few features: a row that hides the largest of them has little else to find its code by."""
+    X = rng.gamma(0.5, size=(900, 5)) @ rng.gamma(0.4, size=(5, 25))
+    scan = select_rank([X[j::3] for j in range(3)], range(3, 9), seeds=2, restarts=2)
+    assert scan.suggestion == 5
+    assert scan.heldout[2] < 0.001
+    assert "try larger ranks" not in scan.reason
+
+
+def test_what_rank_one_leaves_says_which_differences_count():
+    """Spectra on a high base line: all but a few thousandths is one component."""
+    made = {k: np.ones(4) for k in ("seed_stability", "client_stability")}
+    low = np.array([4e-3, 1e-3, 5e-6, 4e-6])
+    still = dict.fromkeys(("heldout_std", "gap_error", "gain_error"), np.full(4, 1e-9))
+    found = Curves(ranks=np.arange(1, 5), heldout=low, training=low, doubled=np.zeros(4, bool), **still, **made)
+    rank, reason = choose(found, 4e-3)
+    assert rank == 3
+    assert "next to nothing above the best (4e-06 at rank 4)" in reason
+
+
 def test_stability_is_not_known_where_nothing_could_differ():
     X = synthetic.blocks(1, 60, features=30, rank=3, seed=1).Xs[0]
     scan = select_rank([X], range(2, 12), seeds=2, restarts=2)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cofactor.files import command
 from cofactor.privacy import chain
 from cofactor.privacy.accountant import Cost
 from cofactor.privacy.book import Book
@@ -125,8 +126,8 @@ class Check:
             first = self.all_faults()[0]
             kind = UnsignedLedgerError if "signed" in first else DamagedLedgerError
             raise kind(
-                f"{where}: the ledger does not hold: {first}. Look at it with `cofactor ledger verify {where}` and "
-                f"`cofactor ledger show {where}`; nothing is added up from one that does not hold, and no run goes on."
+                f"{where}: the ledger does not hold: {first}. Look at it with {command('ledger verify', where)} and "
+                f"{command('ledger show', where)}; nothing is added up from one that does not hold, and no run goes on."
             )
 
 

@@ -101,7 +101,7 @@ def are_bits(X: Data) -> bool:
     """Whether numbers are nothing but zeros and ones."""
     if arrays.is_placed(X):
         return X.not_a_bit() is None
-    values = _canonical(X).data if sparse.issparse(X) else X
+    values = arrays.canonical(X).data if sparse.issparse(X) else X
     return values.dtype == bool or np.array_equal(values, values != 0)
 
 
@@ -111,19 +111,10 @@ def _first_bad(X: Data) -> tuple[int, int, float]:
     if not sparse.issparse(X):
         i, j = (int(a) for a in np.argwhere((X != 0) != X)[0])
         return i, j, X[i, j]
-    cells = _canonical(X).tocoo()
+    cells = arrays.canonical(X).tocoo()
     bad = np.flatnonzero((cells.data != 0) != cells.data)
     first = bad[np.lexsort((cells.col[bad], cells.row[bad]))[0]]
     return int(cells.row[first]), int(cells.col[first]), cells.data[first]
-
-
-def _canonical(X: Data) -> Data:
-    """Return a CSR or CSC matrix in which no cell is stored twice; X itself is never changed."""
-    X = X if X.format in ("csr", "csc") else X.tocsr()
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
 
 
 def pack(X: Data) -> Bits:
@@ -135,7 +126,7 @@ def pack(X: Data) -> Bits:
     if isinstance(X, Placed) or arrays.is_placed(X):
         return Bits(Placed(tensor_bits.packed(X.tensor)) if isinstance(X, Placed) else X.words(), (n, m))
     if sparse.issparse(X):
-        X = _canonical(X)
+        X = arrays.canonical(X)
         words = np.zeros((n, -(-m // 64)), np.uint64)
         _set_bits(X.indptr, X.indices, X.data != 0, words, X.format == "csr")
         return Bits(words, (n, m))

@@ -18,7 +18,7 @@ from cofactor.cli.console import Console, speaks
 from cofactor.cli.interrupts import AGAIN, leave, telling
 from cofactor.cli.progress import Progress, announcer
 from cofactor.data.formats.codes import write_codes
-from cofactor.files import atomic
+from cofactor.files import atomic, command
 from cofactor.jobs import config as configs
 from cofactor.jobs import job as jobs
 from cofactor.jobs import judge, new_rows
@@ -104,7 +104,7 @@ def resume(run: Path, *, as_json: bool, quiet: bool) -> None:
 
 def conclude(folder: RunFolder, *, as_json: bool, quiet: bool) -> None:
     """Write the report, and say what came out and where it lies."""
-    with telling(f" after the run was complete; `cofactor report {folder.path}` writes its report."):
+    with telling(f" after the run was complete; {command('report', folder.path)} writes its report."):
         page = _report(folder)
     if as_json:
         print(json.dumps({"run": str(folder.path), "report": page, **records.plain(folder.evaluation())}, indent=1))
@@ -124,7 +124,7 @@ def _report(folder: RunFolder) -> str | None:
         return str(render(folder.path))
     except Exception as error:
         why = f"cofactor: the run is complete, and its report could not be made ({type(error).__name__}: {error})."
-        print(f"{why} Once that is mended: cofactor report {folder.path}", file=sys.stderr)
+        print(f"{why} Once that is mended: {command('report', folder.path)}", file=sys.stderr)
         return None
 
 

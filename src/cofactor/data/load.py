@@ -70,7 +70,8 @@ def read(
     ``obs`` names columns of csv, tsv and parquet that are no features though they hold numbers, and ``header``
     says whether csv has one (default: look). ``blocks`` leaves npy, parquet, h5ad and zarr on disk as
     :class:`RowBlocks` (default: only when more than 1 GiB), and npz, csv and tsv too, where every read passes over what
-    lies before it. Without ``guesses`` the first line alone says whether text has a header: names or numbers alone.
+    lies before it; what h5ad and zarr hold by columns (CSC) is read at once, if that is small. Without ``guesses`` the
+    first line alone says whether text has a header: names or numbers alone.
     """
     path = Path(path)
     _check_exists(path)

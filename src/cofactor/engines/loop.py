@@ -204,13 +204,16 @@ def _streamed(
 def _told(found: Run, k: int, used: Array | None, *, absent: Iterable[int], undrawn: Iterable[int] = ()) -> Run:
     """Return a run with clients that had no part, and components that are zeros, of no row or of one, or unsure.
 
-    Biases and the mean of ratings, rows of the factor below its ``k`` components, are none.
+    Biases and the mean of ratings, rows of the factor below its ``k`` components, are none; beside them a component is
+    nothing that moves no rating by a millionth of theirs: a ridge takes it away by shares, and never to the end.
     """
     factor, codes = np.asarray(found.factor), [np.asarray(W) for W in found.codes]  # which may be on a device
     alive = np.asarray(factor[:k].any(axis=1))
-    used = None if used is None or used.shape[1] < len(alive) else used[:, :k]
+    used = None if used is None or used.shape[1] < len(alive) else used
     if used is not None:
-        alive &= used[0] > 0
+        reach = used[0] * np.abs(factor).max(axis=1) if used.shape[1] == len(factor) > k else used[0]
+        alive &= reach[:k] > (1e-6 * reach.max() if len(reach) > k else 0)
+        used = used[:, :k]
     empty = tuple(np.flatnonzero(~alive).tolist())
     rows = found.sizes if found.sizes is not None else used[1] if used is not None else np.zeros(len(alive))
     single = tuple(np.flatnonzero(alive & (np.abs(rows - 1) < ALONE)).tolist())

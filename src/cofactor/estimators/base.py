@@ -36,7 +36,7 @@ from cofactor.method import Method
 from cofactor.methods.build import About, Facts, about, ready, refuse
 from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, CofactorError, Data, is_whole
 
 MOST_BY_DEFAULT = 10
 SHAPE_ONLY: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False}
@@ -240,7 +240,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if limit is None:
             raise CofactorError("n_components: expected a whole number for blocks whose shapes are not known here.")
         k = min(MOST_BY_DEFAULT, limit) if k is None else k
-        if not isinstance(k, int | np.integer) or not 1 <= k <= limit:
+        if not (is_whole(k) and 1 <= k <= limit):
             rows = "" if n is None else f"the smaller of n_samples={n} and "
             raise CofactorError(
                 f"n_components: expected a whole number from 1 to {limit} ({rows}n_features={m}), found {k!r}."

@@ -23,7 +23,7 @@ from cofactor.kinds.numbers import CLUSTERED
 from cofactor.method import Method
 from cofactor.methods.build import Facts
 from cofactor.methods.clusters import labels
-from cofactor.types import Array, CofactorError, Data
+from cofactor.types import Array, CofactorError, Data, is_whole
 
 
 class FederatedKMeans(ClusterMixin, Kept):
@@ -109,7 +109,7 @@ class FederatedKMeans(ClusterMixin, Kept):
 
     def _rank(self, facts: Facts, data: list[Data]) -> int:
         n, k = facts.rows, self.n_clusters
-        if not isinstance(k, int | np.integer) or not 1 <= k <= (n or k):
+        if not (is_whole(k) and 1 <= k <= (n or k)):
             raise CofactorError(f"n_clusters: expected a whole number from 1 to n_samples={n}, found {k!r}.")
         made = self._about.rank
         if made not in (None, k):

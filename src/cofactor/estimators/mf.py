@@ -31,6 +31,10 @@ from cofactor.ratings.ranking import Ranking
 from cofactor.types import Array, CofactorError, DataError
 
 ALIKE = "all ratings are the same, so that they teach nothing; implicit=True is the model of clicks, which are."
+HELD_BACK = (
+    "nothing is made of components {}: what the others and the biases leave is no larger than the ridge allows. A "
+    "smaller `ridge` may find more; held-out ratings say whether it is true."
+)
 
 
 class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
@@ -148,11 +152,14 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         rows = rows_of(held.matrix.shape[0], labels, apart=self.users_as_clients)
         facts = Facts(len(rows), held.matrix.shape[1], held.matrix.shape[0])
         method, plan = build(self.method, self.n_components, plan, facts, self._options())
-        if not method.layout.implicit and np.ptp(held.matrix.data) == 0:  # type: ignore[attr-defined]
+        alike = not method.layout.implicit and np.ptp(held.matrix.data) == 0  # type: ignore[attr-defined]
+        if alike:
             warnings.warn(ALIKE, UserWarning, stacklevel=2)
         data = Checked(held.matrix[r] for r in rows)
         outcome = run(method, data, plan, engine=engine, callbacks=self.callbacks)
         warn(outcome, self.tol, ConvergenceWarning)
+        if outcome.empty and not alike:
+            warnings.warn(HELD_BACK.format(", ".join(map(str, outcome.empty))), UserWarning, stacklevel=2)
         self.layout_: Layout = method.layout  # type: ignore[attr-defined]
         self.factor_, self.users_, self.items_ = outcome.factor, held.users, held.items
         self.codes_ = np.empty((held.matrix.shape[0], self.layout_.width), outcome.factor.dtype)

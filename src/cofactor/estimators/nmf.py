@@ -25,7 +25,7 @@ from cofactor.methods.pooled import SETTLES
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select.rank import select_rank
-from cofactor.types import CofactorError, Data
+from cofactor.types import CofactorError, Data, is_whole
 
 
 class FederatedNMF(Factored):
@@ -256,7 +256,7 @@ class FederatedNMF(Factored):
 
     def _agreeing(self, penalized: bool, *, begins: bool, weighs: bool) -> dict[str, Any]:
         """Return the options of a consensus of many starts, or refuse what does not go with it."""
-        if not isinstance(self.consensus, int | np.integer) or isinstance(self.consensus, bool) or self.consensus < 2:
+        if not (is_whole(self.consensus) and self.consensus >= 2):
             raise CofactorError(f"consensus: expected the number of starts, at least two, found {self.consensus!r}.")
         if self._budget is not None:
             raise PrivacyError("consensus is refused in a private fit: its starts run on each client's own summary.")

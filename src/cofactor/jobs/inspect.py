@@ -9,7 +9,7 @@ from typing import Any
 from cofactor.assurance import audits, ledger
 from cofactor.assurance.audits import Audit
 from cofactor.assurance.spending import Spending, record, spending
-from cofactor.files import lines_of, resuming
+from cofactor.files import command, lines_of, resuming
 from cofactor.jobs import forget, made_by
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import schemas
@@ -46,7 +46,8 @@ def standing(folder: RunFolder) -> str:
     if not folder.manifest_file.exists():
         return " before anything was written."
     if folder.manifest_record().privacy is not None:
-        return f"; `cofactor privacy spend {folder.path}` says what is charged, `cofactor resume` whether it can go on."
+        spent = command("privacy spend", folder.path)
+        return f"; {spent} says what is charged, {resuming(folder.path)} whether it can go on."
     if not any(folder.path.glob("checkpoint*.npz")):
         return f" before a round was saved; {resuming(folder.path)} begins anew."
     rounds = folder.checkpoint.rounds() or len(lines_of(folder.path / "history.jsonl"))  # of several processes

@@ -46,6 +46,10 @@ ALIKE = (
     "All ratings are predicted without error, as where they are all the same: from clicks, which are, only "
     "--option alpha=40 (implicit=True in Python) learns."
 )
+HELD_BACK = (
+    " What the others and the biases leave is no larger than the ridge allows: a smaller one (--option ridge=1) may "
+    "find more, and ratings that are held out say whether it is true."
+)
 NO_ERROR = 1e-9
 LOCAL_CELLS = 2 * 10**8
 """Clients are compared with their own local fits if these look at no more cells in all; it would double the work."""
@@ -82,10 +86,12 @@ def remarks(result: Evaluation) -> list[str]:
             f"Clients that were drawn for none of the {result.rounds} rounds: {', '.join(result.undrawn)}. The factor "
             "knows nothing of them; more --rounds, or a larger --participation, would reach them."
         )
-    if result.parts and result.parts[0].rmse is not None and result.parts[0].rmse < NO_ERROR:
+    alike = bool(result.parts and result.parts[0].rmse is not None and result.parts[0].rmse < NO_ERROR)
+    if alike:
         lines.append(ALIKE)
     if result.empty:
-        lines.append(f"Nothing is made of components {', '.join(map(str, result.empty))}.")
+        held = HELD_BACK if result.parts and not alike else ""
+        lines.append(f"Nothing is made of components {', '.join(map(str, result.empty))}.{held}")
     if result.unsure:
         lines.append(f"Components that another start may not find: {', '.join(map(str, result.unsure))}.")
     return [*lines, *result.lacking, *(f"Privacy: {text}" for text in result.shows)]

@@ -62,6 +62,7 @@ class Gapped(NonNegative):
             X = _over_all(X)
         if isinstance(X, Weighted):
             return Weighted(*(arrays.check(part, client=client) for part in (_observed(X), X.weight)))
+        X = arrays.canonical(X) if sparse.issparse(X) else X  # checked below, cells stay where gaps are looked for
         values = X.data if sparse.issparse(X) else X
         if arrays.is_held(X) or np.asarray(values).dtype.kind != "f":
             return arrays.check(X, client=client)

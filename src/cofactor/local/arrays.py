@@ -91,10 +91,7 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     if np.ma.is_masked(X):
         raise DataError(f"{where}: expected all values, found masked ones; .filled(np.nan) marks them as not observed.")
     if sparse.issparse(X):
-        X = X if X.format in ("csr", "csc") else X.tocsr()
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
+        X = canonical(X)
         values = X.data
     else:
         X = values = np.asarray(X)
@@ -117,6 +114,15 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     narrow = largest == 0 or 1 / NARROW <= largest <= NARROW
     X = X if narrow or values.dtype == np.float64 else X.astype(np.float64)
     return check_size(X, largest, where)
+
+
+def canonical(X: Data) -> Data:
+    """Return a CSR or CSC matrix that has its cells in order and none of them twice; X itself is never changed."""
+    X = X if X.format in ("csr", "csc") else X.tocsr()
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 def _check_values(X: Data, values: Array, where: str, *, signed: bool) -> None:

@@ -33,7 +33,7 @@ from cofactor.methods.twin import ROUNDS
 from cofactor.methods.values import check_value
 from cofactor.privacy.allowance import WHOLE, Parts, Privacy
 from cofactor.schedules import Switch
-from cofactor.types import CofactorError, unknown
+from cofactor.types import CofactorError, is_whole, unknown
 
 
 def _fnmf(align: Any, what: str) -> Callable[..., Averaged]:
@@ -242,8 +242,8 @@ def make(name: str, rank: int, **options: Any) -> Method:
     0.2
     """
     entry = find(name)
-    if rank != int(rank) or rank < 1:
-        raise CofactorError(f"rank must be a whole number >= 1. Found {rank}.")
+    if not (is_whole(rank) and rank >= 1):
+        raise CofactorError(f"rank must be a whole number >= 1. Found {rank!r}.")
     check_options(entry, options)
     for needed, why in (
         ("shape", "depends on the matrix: expected its shape=(rows, features)"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, is_whole
 
 ONE = frozenset(["restarts", "starts", "iterations", "local_rank", "width"])
 """Options that are counts of at least 1; other counts may be 0."""
@@ -25,16 +25,12 @@ def check_value(method: str, option: str, kind: str, value: Any) -> None:
         return
     test, words = KNOWN[kind]
     if kind == "int" and option in ONE:
-        test, words = lambda v: _whole(v) and v >= 1, "a whole number >= 1"
+        test, words = lambda v: is_whole(v) and v >= 1, "a whole number >= 1"
     if option == "share":
         test, words = lambda v: _number(v) and 0 < v <= 1, "a number in (0, 1]"
     if not test(value):
         none = ", or none" if or_none else ""
         raise CofactorError(f"option {option} of {method!r}: expected {words}{none}, found {value!r}.")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _number(value: Any) -> bool:
@@ -46,7 +42,7 @@ def _many(value: Any) -> bool:
 
 
 KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "int": (lambda v: _whole(v) and v >= 0, "a whole number >= 0"),
+    "int": (lambda v: is_whole(v) and v >= 0, "a whole number >= 0"),
     "float": (_number, "a number"),
     "bool": (lambda v: isinstance(v, bool), "true or false"),
     "str": (lambda v: isinstance(v, str), "a word"),
@@ -54,6 +50,6 @@ KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda v: _many(v) and len(v) == 2 and all(_number(a) and a >= 0 for a in v),
         "two numbers >= 0, as [0.1, 0]",
     ),
-    "tuple[int, ...]": (lambda v: _many(v) and all(map(_whole, v)), "a list of whole numbers"),
+    "tuple[int, ...]": (lambda v: _many(v) and all(map(is_whole, v)), "a list of whole numbers"),
 }
 """What the annotations of options take, and in words."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from scipy import sparse
 
-from cofactor.files import held
+from cofactor.files import command, held
 from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns
 from cofactor.privacy import chain, signing
@@ -124,8 +124,9 @@ class Account:
         if found:
             kind = UnsignedLedgerError if any("signed" in fault for fault in found) else DamagedLedgerError
             raise kind(
-                f"{self.path}: the ledger does not hold: {found[0]}. Look at it with `cofactor ledger verify "
-                f"{self.path}` and `cofactor ledger show {self.path}`; nothing is added up from one that does not hold."
+                f"{self.path}: the ledger does not hold: {found[0]}. Look at it with "
+                f"{command('ledger verify', self.path)} and {command('ledger show', self.path)}; nothing is added up "
+                "from one that does not hold."
             )
 
     def check(self, data: str, planned: Sequence[Costs]) -> None:
@@ -194,9 +195,10 @@ def new(path: Path, *, epsilon: float, delta: float, unit: Unit | str = Unit.REC
 def read(path: Path) -> Account:
     """Read a ledger as it is, whole or not."""
     if not path.is_file():
+        begin = command("ledger new", path, "--epsilon 4 --delta 1e-6")
         raise LedgerError(
-            f"{path}: expected a ledger over runs, found none; `cofactor ledger new {path} --epsilon 4 --delta 1e-6` "
-            "begins one with the total that all runs may cost."
+            f"{path}: expected a ledger over runs, found none; {begin} begins one with the total that all runs may "
+            "cost."
         )
     return Account(path, entries_of(Book(path).text()))
 

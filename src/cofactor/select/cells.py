@@ -26,10 +26,11 @@ GROUPS = 4
 """Groups of rows whose errors a client reports apart, so that few clients give a standard error too."""
 SWEEPS, TOL = 200, 1e-4
 RIDGE = 0.05
-"""Share of the energy ``h^2`` that a held-out cell still puts on the diagonal of its row's gram.
+"""The largest share of the energy ``h^2`` that a held-out cell still puts on the diagonal of its row's gram.
 
 Without it a component that lies almost wholly in held-out cells of a row gets any code at all, and one such
-cell outweighs all others (digits, rank 30: a held-out error of 10^5 instead of 0.4).
+cell outweighs all others (digits, rank 30: a held-out error of 10^5 instead of 0.4). It is no more than the factor
+leaves of the data: clean data need none, and codes that are held back ask for components that are not there.
 """
 
 
@@ -77,7 +78,7 @@ def factorize(
         _improve(W, F, arrays.times_factor(known, F.T.astype(known.dtype)), data.in_rows)
         _improve(F, W, arrays.times_codes(known, W.astype(known.dtype)), data.in_columns)
     H = normalize(F.T)
-    return _solve(known, H, data.held, ridge=RIDGE, sweeps=SWEEPS, tol=TOL)[0], H
+    return _held_back(known, H, data.held, arrays.square(known))[0], H
 
 
 def _improve(F: Array, B: Array, cross: Array, hidden: tuple[Array, Array]) -> None:
@@ -142,7 +143,7 @@ def scores(X: Data, factors: list[Array], held: Holdout) -> list[Score]:
     known, hidden = holdout.kept(X, held), holdout.values(X, held)
     square, out = arrays.square(known), []
     for H in factors:
-        W, gain = _solve(known, H, held, ridge=RIDGE, sweeps=SWEEPS, tol=TOL)
+        W, gain = _held_back(known, H, held, square)
         errors = held.weights * (hidden - predict(W, H, held)) ** 2
         out.append(Score(grouped(held, errors), max(square + gain, 0.0)))
     return out
@@ -151,6 +152,15 @@ def scores(X: Data, factors: list[Array], held: Holdout) -> list[Score]:
 def grouped(held: Holdout, amounts: Array) -> Array:
     """Sum amounts (cells) over the groups of rows (groups)."""
     return np.bincount(held.rows % GROUPS, weights=amounts, minlength=GROUPS)
+
+
+def _held_back(known: Data, H: Array, held: Holdout, square: float) -> tuple[Array, float]:
+    """Return what :func:`_solve` does with a ridge as large as the share of ``|X|^2`` that is left, or ``RIDGE``."""
+    W, gain = _solve(known, H, held, ridge=RIDGE, sweeps=SWEEPS, tol=TOL)
+    rest = max(square + gain, 0.0)
+    if rest >= RIDGE * square:
+        return W, gain
+    return _solve(known, H, held, ridge=rest / square, sweeps=SWEEPS, tol=TOL)
 
 
 def _solve(known: Data, H: Array, held: Holdout, *, ridge: float, sweeps: int, tol: float) -> tuple[Array, float]:

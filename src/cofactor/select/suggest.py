@@ -10,8 +10,9 @@ import numpy as np
 from cofactor.types import Array, CofactorError
 
 STABLE = 0.9
-NEGLIGIBLE = 1e-4
-"""Differences of relative squared errors under this count as none: the ridge of the codes is of that size."""
+NEGLIGIBLE, LEAST = 2e-3, 1e-6
+"""Differences of relative squared errors below this share of what rank 1 leaves count as none, and so do those below
+the least one: fits of clean data still fall by as much when they end."""
 
 
 class Curves(NamedTuple):
@@ -80,13 +81,14 @@ def choose(found: Curves, baseline: float, *, stable: float = STABLE) -> tuple[i
     found = found.at(found.ranks[_eligible(np.ones(len(found.ranks), bool), found.doubled)])
     best = int(np.argmin(found.heldout))
     lowest, k = found.heldout[best], found.ranks
-    if found.ranks[best] > 1 and baseline - lowest <= max(found.gain_error[best], NEGLIGIBLE):
+    nothing = max(NEGLIGIBLE * baseline, LEAST)
+    if found.ranks[best] > 1 and baseline - lowest <= max(found.gain_error[best], nothing):
         return int(k[0]), (
             f"Nothing beyond one component is stable: no rank predicts held-out cells better than rank 1 does "
             f"(error {baseline:.3g}; best {lowest:.3g} at rank {k[best]}). The data look like one pattern plus noise; "
             f"{k[0]} is the smallest rank of the scan."
         )
-    near = found.heldout - lowest <= np.maximum(found.gap_error, NEGLIGIBLE)
+    near = found.heldout - lowest <= np.maximum(found.gap_error, nothing)
     firm = ~(found.seed_stability < stable)
     if (near & firm).any():
         i = int(np.argmax(near & firm))
@@ -118,9 +120,11 @@ def _within(found: Curves, i: int, best: int) -> str:
     if i == best:
         text = f"Rank {k[i]} has the lowest held-out error ({lowest:.3g})"
     else:
+        sure = found.heldout[i] - lowest <= found.gap_error[i]
+        near = f"within one standard error ({found.gap_error[i]:.2g}) of" if sure else "next to nothing above"
         text = (
-            f"Rank {k[i]} is the smallest stable rank whose held-out error ({found.heldout[i]:.3g}) is within one "
-            f"standard error ({found.gap_error[i]:.2g}) of the best ({lowest:.3g} at rank {k[best]})"
+            f"Rank {k[i]} is the smallest stable rank whose held-out error ({found.heldout[i]:.3g}) is {near} the best "
+            f"({lowest:.3g} at rank {k[best]})"
         )
     seed, client = found.seed_stability[i], found.client_stability[i]
     text += "" if np.isnan(seed) else f"; its components return with other seeds (matched cosine {seed:.2f})"

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from cofactor.data.formats.row_blocks import Source
 from cofactor.data.formats.sources import Open, StoredCSR, StoredRows
-from cofactor.data.formats.table import Options, Table, choose, did_you_mean, need, numbers, plain
+from cofactor.data.formats.table import Options, Table, choose, did_you_mean, is_large, need, numbers, plain
 from cofactor.types import Array, Data, DataError
 
 
@@ -103,15 +103,22 @@ def _dense(element: Any, path: Path, options: Options, *, name: str, open: Open)
 
 
 def _csr(group: Any, path: Path, options: Options, *, name: str, open: Open) -> Data:
-    """Return a sparse matrix of a store as CSR, or as row blocks if it is large and stored as CSR."""
+    """Return a sparse matrix of a store as CSR, or as row blocks if it is large and stored as CSR.
+
+    Rows of a CSC matrix lie all over the file: one that is to be read in blocks is read at once, if it is small.
+    """
     shape, by_rows = _sparse_shape(group), _is_csr(group)
     data = group["data"]
     numbers(np.dtype(data.dtype), path=path, what=f"the matrix {name!r}")
     source: Source = StoredCSR(path, name, open, shape, np.dtype(data.dtype), int(data.shape[0]))
-    if by_rows and (rows := choose(source, options)) is not None:
+    rows = choose(source, options)
+    if by_rows and rows is not None:
         return rows
-    if options.blocks:
-        raise DataError(f"{path}: expected CSR (rows) to read {name!r} in blocks, found CSC; store it as CSR first.")
+    if options.blocks and rows is not None and is_large(rows):
+        raise DataError(
+            f"{path}: expected CSR (rows) to read {name!r} in blocks, found CSC, which is too large to read at once; "
+            "store it as CSR first."
+        )
     parts: tuple[Array, ...] = tuple(np.asarray(group[part][:]) for part in ("data", "indices", "indptr"))
     X = (sparse.csr_matrix if by_rows else sparse.csc_matrix)(parts, shape=shape)
     X.check_format()  # an index out of bounds would crash the products

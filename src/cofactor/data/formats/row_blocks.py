@@ -189,10 +189,7 @@ class RowBlocks:
             raise DataError(f"client {client}: expected rows and features, found shape {self.shape}.")
         largest = 0.0
         for rows, found in self.blocks():
-            block = found
-            if self.sparse and not found.has_canonical_format:  # cells that are stored in parts count as their sum
-                block = found.copy()
-                block.sum_duplicates()
+            block = arrays.canonical(found) if self.sparse else found  # a cell that is stored in parts is their sum
             values = block.data if self.sparse else block
             low, high = (values.min(), values.max()) if values.size else (0, 0)
             if not (np.isfinite(low) and (signed or low >= 0) and np.isfinite(high)):

@@ -66,8 +66,13 @@ class Options:
 def choose(source: Source, options: Options, block_bytes: int = BLOCK_BYTES) -> RowBlocks | None:
     """Return the source as row blocks if that was asked for, or if it is too large for memory; else None."""
     rows = RowBlocks(source, block_bytes)
-    lazy = rows.nbytes > LAZY_BYTES if options.blocks is None else options.blocks
+    lazy = is_large(rows) if options.blocks is None else options.blocks
     return rows if lazy else None
+
+
+def is_large(rows: RowBlocks) -> bool:
+    """Whether rows stay on disk unless somebody asks for them in memory."""
+    return rows.nbytes > LAZY_BYTES
 
 
 def need(package: str, extra: str, *, path: Path) -> Any:
