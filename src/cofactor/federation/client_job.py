@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +63,7 @@ class ClientJob:
         self.columns: Array | None = None
         self.digest = ""
         self.facts: Facts | None = None
+        self.held = ExitStack()
 
     def hello(self, value: Any) -> dict[str, Any]:
         """Say what the client is like, if its policy allows the run at all."""
@@ -153,7 +155,8 @@ class ClientJob:
         """Open the client's own run folder."""
         terms, table = self._known
         config, name = terms.config, terms.names[number]
-        run = OwnRun(RunFolder(self.folder), name, method, config.secure)
+        self.held.close()  # by an order that has failed
+        run = OwnRun(RunFolder(self.folder), name, method, config.secure, held=self.held)
         rows, m = table.X.shape
         line = Input(name, "" if config.privacy else str(self.own.data), int(m), self.digest, int(rows))
         exchanged = hand_over.has_all(self.own.home, terms.names)
