@@ -295,6 +295,12 @@ def test_a_person_approves_or_denies(tmp_path):
     assert said(job, seq=3)["no"] == "denied"
 
 
+@pytest.mark.parametrize("X", [blocks()[0], -blocks()[0], blocks()[0][:1]], ids=["good", "negative", "too few"])
+def test_nothing_is_told_of_the_data_before_a_person_has_approved(tmp_path, X):
+    home = home_of(tmp_path, X, "least_rows = 5\napproval = true\n")
+    assert said(ClientJob(terms_of().plain(), Own.read(home)))["no"] == "approval"
+
+
 def test_a_yes_is_for_the_terms_that_a_person_has_seen(tmp_path):
     home = home_of(tmp_path, blocks()[0], "approval = true")
     assert said(ClientJob(terms_of().plain(), Own.read(home)))["no"] == "approval"

@@ -80,9 +80,9 @@ class ClientJob:
         exchanged = hand_over.has_all(home, terms.names)
         if policy.keys and terms.config.secure and not exchanged:
             raise Refused("keys")
+        policy.check_approved(home, terms)  # before the data are read: what they refuse would tell of them
         X = self._data()
         policy.check_rows(X.shape[0], terms.config)
-        policy.check_approved(home, terms)
         self.digest = sha256(self.own.data)
         if not self._first("data.json", self.digest):
             raise Refused("changed")
