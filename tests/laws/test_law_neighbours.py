@@ -127,6 +127,8 @@ FORMS: dict[str, tuple[Callable[[Array], Any], dict[str, Any]]] = {
     "columns first": (np.asfortranarray, {}),
     "coordinates": (sparse.coo_matrix, {}),
     "repeated": (repeated, {}),
+    "a dictionary": (sparse.dok_matrix, {}),
+    "lists": (sparse.lil_matrix, {}),
     "objects": (lambda X: X.astype(object), {}),
     "AnnData": (annotated, {"layer": "counts"}),
     "frame": (lambda X: pd.DataFrame(X, columns=list("abcdef")), {"prepare": "library,log1p"}),
