@@ -219,6 +219,25 @@ def test_a_run_that_is_to_pause_waits_for_nobody_who_is_silent():
     assert told == [("c1", "does not answer")]
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_who_is_not_there_at_the_start_is_named_before_it_is_given_up(comes, monkeypatch):
+    monkeypatch.setattr(flare_clients, "LATE", 0.1)
+    told = []
+
+    def tamper(client, frame, reply):
+        return reply if client != "c2" or (comes and told) else None
+
+    more = {"patience": Patience(start=60.0 if comes else 0.6, least=2), "tell": lambda c, what: told.append((c, what))}
+    plan, method = Plan(rounds=1, seed=0), catalog.make("fedavg", 2)
+    engine, _ = flare_over(method, blocks((6, 7, 5)), plan, tamper=tamper, **more)
+    if comes:
+        engine.clients.meet()
+    else:
+        with pytest.raises(LeftOut, match="c2"):
+            engine.clients.meet()
+    assert told == [("c2", f"is not there yet; the run waits for it, at most {engine.clients.patience.start:g} s")]
+
+
 def test_silence_is_noticed_and_too_few_answers_end_the_job_not_the_run(tmp_path):
     Xs, told = blocks(), []
     method, plan = catalog.make("exact", 3), Plan(rounds=6, seed=1)

@@ -96,6 +96,50 @@ def test_a_private_round_leaves_a_client_once_whatever_the_server_says(tmp_path)
     assert policy.spent(tmp_path / "alice") == {"r1": pytest.approx(1.0, rel=1e-6)}
 
 
+def begun(home, terms, orders):
+    """Return a client that was told to begin a run, and why it refuses."""
+    job = ClientJob(json.loads(json.dumps(terms.plain())), Own.read(home))
+    for op, order in (("hello", None), ("settle", settle_order())):
+        answer = said(job, op, order, seq=next(orders))
+    return job, answer.get("no")
+
+
+def next_step(job, t=0):
+    state = job.member.method.start(20, np.random.default_rng(0)).broadcast()
+    return {"t": t, "counted": job.member.stepped, "shared": state, "work": None}
+
+
+def test_of_two_jobs_of_one_private_run_one_alone_releases(tmp_path, monkeypatch):
+    """Each of them knew of no round that had left: a server that began n of them got every round n times."""
+    monkeypatch.setattr(files, "WAIT", 0.0)
+    home, orders = home_of(tmp_path / "alice", blocks()[0]), itertools.count(1)
+    (one, _), (other, no) = (begun(home, private_terms(), orders) for _ in range(2))
+    assert (no, other.member) == ("failed", None)
+    assert "answer" in said(one, "step", next_step(one), seq=next(orders))["v"]
+    one.held.close()  # its process has ended
+    assert said(other, "settle", settle_order(), seq=next(orders))["v"] is None
+    assert said(other, "step", next_step(other), seq=next(orders))["no"] == "released"
+    assert "answer" in said(other, "step", next_step(other, 1), seq=next(orders))["v"]
+    assert RunFolder.open(home / "runs" / "r1").verify().ok
+
+
+def test_a_private_run_that_was_ended_releases_nothing_more(tmp_path):
+    """Its ledger over runs was free then: what its other rounds cost had been promised to another run by then."""
+    home, orders = home_of(tmp_path / "alice", blocks()[0], 'ledger = "site.jsonl"\n'), itertools.count(1)
+    account.new(home / "site.jsonl", epsilon=1.2, delta=1e-6)
+    job, _ = begun(home, private_terms(), orders)
+    assert "answer" in said(job, "step", next_step(job), seq=next(orders))["v"]
+    assert said(job, "finish", {"factor": next_step(job)["shared"].factor}, seq=next(orders))["v"] is None
+    other, no = begun(home, private_terms("r2", epsilon=0.9), orders)
+    assert no is None
+    for t in range(4):
+        assert "answer" in said(other, "step", next_step(other, t), seq=next(orders))["v"]
+    assert said(job, "step", next_step(job, 1), seq=next(orders))["no"] == "order"
+    other.held.close()
+    assert account.read(home / "site.jsonl").faults() == []
+    assert account.read(home / "site.jsonl").spent().epsilon <= 1.2
+
+
 def test_a_round_that_a_client_refuses_to_release_again_is_in_no_sum_under_masks(tmp_path):
     """The refusal came when the message lay ready for the sum: with fresh noise, and as often as the server liked."""
     terms, orders = terms_of(method="dp-moments", epsilon=1.0, delta=1e-6, rounds=None, secure=True), itertools.count(1)
@@ -249,6 +293,12 @@ def test_a_person_approves_or_denies(tmp_path):
     assert said(job, seq=2)["v"]["features"] == 20
     policy.answer(home, "r1", False)
     assert said(job, seq=3)["no"] == "denied"
+
+
+@pytest.mark.parametrize("X", [blocks()[0], -blocks()[0], blocks()[0][:1]], ids=["good", "negative", "too few"])
+def test_nothing_is_told_of_the_data_before_a_person_has_approved(tmp_path, X):
+    home = home_of(tmp_path, X, "least_rows = 5\napproval = true\n")
+    assert said(ClientJob(terms_of().plain(), Own.read(home)))["no"] == "approval"
 
 
 def test_a_yes_is_for_the_terms_that_a_person_has_seen(tmp_path):

@@ -163,6 +163,24 @@ def test_an_error_of_a_step_is_not_told_to_other_processes(Xs: Any, monkeypatch:
         assert "the first row" not in text
 
 
+@pytest.mark.parametrize("error", [MemoryError, OSError, ValueError])
+def test_an_error_at_the_end_is_not_told_to_other_processes(error: type[Exception], Xs: Any) -> None:
+    private = built("dp-moments", privacy(8.0, 1e-3), rounds=2)
+
+    def fails(client: Any, factor: Any) -> None:
+        raise error(f"Unable to allocate an array with shape {client.data.shape}")
+
+    def go(engine: Any) -> str:
+        here = engine.team.here
+        with pytest.raises(CofactorError) as caught:
+            run(private, Xs[2 * here :][:2], engine=engine, work=[fails if here else lambda client, factor: None] * 2)
+        return str(caught.value)
+
+    for text in together(2, go):
+        assert "client 2, its end: expected a message, found an error" in text
+        assert "shape" not in text
+
+
 # --- refused: what would show which features, groups or ranks there are ---
 
 

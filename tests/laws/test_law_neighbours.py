@@ -56,6 +56,7 @@ NEIGHBOURS: dict[str, Callable[[Array], Array]] = {
     "out of range": lambda X: np.vstack([X, np.full((1, 6), 1e300)]),
     "hardly there": lambda X: np.vstack([X, np.full((1, 6), 5e-324)]),
     "a sum beyond all numbers": lambda X: np.vstack([X, np.full((1, 6), np.finfo(np.float64).max)]),
+    "of all sizes": lambda X: np.vstack([X, [[1e300, 5e-324, 0.0, 1.0, -0.0, 3.0]]]),
 }
 
 
@@ -127,6 +128,8 @@ FORMS: dict[str, tuple[Callable[[Array], Any], dict[str, Any]]] = {
     "columns first": (np.asfortranarray, {}),
     "coordinates": (sparse.coo_matrix, {}),
     "repeated": (repeated, {}),
+    "a dictionary": (sparse.dok_matrix, {}),
+    "lists": (sparse.lil_matrix, {}),
     "objects": (lambda X: X.astype(object), {}),
     "AnnData": (annotated, {"layer": "counts"}),
     "frame": (lambda X: pd.DataFrame(X, columns=list("abcdef")), {"prepare": "library,log1p"}),
@@ -137,16 +140,19 @@ FORMS: dict[str, tuple[Callable[[Array], Any], dict[str, Any]]] = {
 
 
 @pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize("arithmetic", ["warn", "raise"])
 @pytest.mark.parametrize("name", FORMS)
-def test_fits_of_neighbours_say_the_same(name: str) -> None:
+def test_fits_of_neighbours_say_the_same(name: str, arithmetic: Any) -> None:
     """A row out of range made arithmetic warn where clients found codes and errors, where they prepared their rows, and
-    where errors became one. And codes and errors were on the page that a notebook shows of every model."""
+    where errors became one; where numpy is told to raise, one of all sizes ended the fit. And codes and errors were on
+    the page that a notebook shows of every model."""
     form, more = FORMS[name]
 
     def told(X: Array) -> list[Any]:
-        with warnings.catch_warnings(record=True) as warned:
+        held = [form(X), form(rows())]
+        with warnings.catch_warnings(record=True) as warned, np.errstate(all=arithmetic):
             warnings.simplefilter("always")
-            model = FederatedNMF(2, privacy=Privacy(1.0, 1e-6), random_state=0, **more).fit([form(X), form(rows())])
+            model = FederatedNMF(2, privacy=Privacy(1.0, 1e-6), random_state=0, **more).fit(held)
         model.history_ = [line._replace(seconds=0.0) for line in model.history_]
         lines, page = json.dumps(model.history_), re.sub(r"sk-[a-z-]*id-\d+", "", model._repr_html_())
         return [sorted(str(w.message) for w in warned), lines, model.components_.tolist(), model.ended_, page]

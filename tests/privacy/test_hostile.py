@@ -55,7 +55,24 @@ def forged_shares(edit):
     return lambda run, m: replace(m, shares=(edit(m.shares[0]), *m.shares[1:]))
 
 
+def with_keys(**keys):
+    """Round keys that the client has chosen, and signed as its own."""
+
+    def change(run, m):
+        new = replace(m, **{name: make(m) for name, make in keys.items()})
+        words = (new.seal_key, new.mask_key)
+        return replace(new, signature=primitives.sign(run.pairs[1][0], m.session, client=1, words=words))
+
+    return change
+
+
+SMALL = bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800")
+"""A point of order 8: whoever agrees with it agrees on zero, whatever its private key."""
+
 SERVER = {
+    "keys: zero": (Phase.ADVERTISE, with_keys(seal_key=lambda m: bytes(32)), "SignatureError"),
+    "keys: of small order": (Phase.ADVERTISE, with_keys(mask_key=lambda m: SMALL), "SignatureError"),
+    "keys: one for both": (Phase.ADVERTISE, with_keys(mask_key=lambda m: m.seal_key), "DuplicateError"),
     "keys: replay": (Phase.ADVERTISE, lambda run, m: stranger(run).until(Phase.ADVERTISE).answers[1], "ReplayError"),
     "keys: bad signature": (Phase.ADVERTISE, lambda run, m: replace(m, signature=flip(m.signature)), "SignatureError"),
     "keys: short signature": (Phase.ADVERTISE, lambda run, m: replace(m, signature=b""), "SignatureError"),

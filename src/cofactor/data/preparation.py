@@ -170,7 +170,9 @@ class Asked:
 def _applied(step: Step, X: Data) -> Data:
     """Carry out one step; of a client that lacks features, on those that it has."""
     if not isinstance(X, SomeColumns):
-        return changed(X, step.apply, None if step.keeps is None else int(step.keeps.sum()))
+        # what is no number after it is refused; a warning, or an error where numpy is told to raise, tells of a row
+        with np.errstate(all="ignore"):
+            return changed(X, step.apply, None if step.keeps is None else int(step.keeps.sum()))
     own = step.on(X.index)
     inner = _applied(own, X.inner)
     if step.keeps is None or own.keeps is None:

@@ -16,10 +16,11 @@ from cofactor.engines import flare_replies
 from cofactor.engines.flare_format import FormatError, pack, same, unpack
 from cofactor.engines.flare_refusals import PAUSED, REFUSALS, LeftOut, Refused, Short
 
-LOOK, AGAIN, PING = 0.5, 1.0, 2.0
-"""Seconds: how often somebody looks around, sends an order again that did not arrive, and asks who is silent."""
+LOOK, AGAIN, PING, LATE = 0.5, 1.0, 2.0, 4.0
+"""Seconds: how often somebody looks around, sends an order again that did not arrive, and asks who is silent; and after
+which it is said who is not there at the start."""
 
-GIVEN_UP, SILENT = "was silent for", "does not answer"
+GIVEN_UP, SILENT, ABSENT = "was silent for", "does not answer", "is not there yet; the run waits for it, at most"
 
 
 class Wire(Protocol):
@@ -102,8 +103,8 @@ class Clients:
         return dict(sorted(found.items()))
 
     def meet(self) -> None:
-        """Wait until every client is there."""
-        until, missing = time.monotonic() + self.patience.start, dict(enumerate(self.names))
+        """Wait until every client is there; soon say for whom."""
+        begun, missing, said = time.monotonic(), dict(enumerate(self.names)), False
         frame = pack({"run": self.run, "seq": 0, "op": "ping", "v": None})
         while missing:
             asked = {self.wire.submit(name, frame, PING): j for j, name in missing.items()}
@@ -112,7 +113,12 @@ class Clients:
                     j = asked.pop(ticket, None)
                     if j is not None and data is not None:
                         missing.pop(j, None)
-            if missing and time.monotonic() > until:
+            waited = time.monotonic() - begun
+            if missing and not said and waited > min(LATE, self.patience.start):
+                said = True
+                for name in missing.values():
+                    self.tell(name, f"{ABSENT} {self.patience.start:g} s")
+            if missing and waited > self.patience.start:
                 if len(self.names) - len(missing) >= (self.patience.least or len(self.names)):
                     raise LeftOut(list(missing.values()))
                 raise Short(f"expected all clients at the start, found none of {', '.join(missing.values())}.")

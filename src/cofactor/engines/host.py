@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -160,7 +160,8 @@ class Host:
                 codes[place] = W[begin:end]
                 if work:
                     client = Client(int(j), self.clients[place], codes[place], self.own.get(int(j)))
-                    findings[place] = work[place](client, factor)
+                    with self._blame(int(j), "its end") if self.traits.allowance is not None else nullcontext():
+                        findings[place] = work[place](client, factor)
 
         self._each(finish, self.units)
         if self.masks:

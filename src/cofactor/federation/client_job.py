@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +63,7 @@ class ClientJob:
         self.columns: Array | None = None
         self.digest = ""
         self.facts: Facts | None = None
+        self.held = ExitStack()
 
     def hello(self, value: Any) -> dict[str, Any]:
         """Say what the client is like, if its policy allows the run at all."""
@@ -78,9 +80,9 @@ class ClientJob:
         exchanged = hand_over.has_all(home, terms.names)
         if policy.keys and terms.config.secure and not exchanged:
             raise Refused("keys")
+        policy.check_approved(home, terms)  # before the data are read: what they refuse would tell of them
         X = self._data()
         policy.check_rows(X.shape[0], terms.config)
-        policy.check_approved(home, terms)
         self.digest = sha256(self.own.data)
         if not self._first("data.json", self.digest):
             raise Refused("changed")
@@ -153,7 +155,8 @@ class ClientJob:
         """Open the client's own run folder."""
         terms, table = self._known
         config, name = terms.config, terms.names[number]
-        run = OwnRun(RunFolder(self.folder), name, method, config.secure)
+        self.held.close()  # by an order that has failed
+        run = OwnRun(RunFolder(self.folder), name, method, config.secure, held=self.held)
         rows, m = table.X.shape
         line = Input(name, "" if config.privacy else str(self.own.data), int(m), self.digest, int(rows))
         exchanged = hand_over.has_all(self.own.home, terms.names)

@@ -98,8 +98,9 @@ class OwnRun:
 
     No round of a private run leaves twice, whatever the server says, since the noise would be another: without its line
     none leaves at all, and what it costs is charged first, here and in the client's ledger over runs (``account``), if
-    it has one. ``noted`` writes down what the whole run costs, before its first round leaves. In other runs a full disk
-    ends nothing but the line.
+    it has one. Both are ``held`` alone, by one process of all that a server may begin, until the run is ``over``: then
+    nothing more is released. ``noted`` writes down what the whole run costs, before its first round leaves. In other
+    runs a full disk ends nothing but the line.
     """
 
     folder: RunFolder
@@ -113,6 +114,7 @@ class OwnRun:
     noted: Callable[[], Any] = lambda: None
     books: dict[str, Signed] = field(default_factory=dict)
     rounds: set[int] = field(default_factory=set)
+    over: bool = False
 
     @property
     def private(self) -> bool:
@@ -126,6 +128,8 @@ class OwnRun:
 
     def open(self, config: Config, line: Input, masks: str | None) -> None:
         """Make the folder, or go on with it; a disk that is full ends a private run only."""
+        if self.private:
+            self.held.enter_context(self.folder.held())
         try:
             if not self.folder.manifest_file.exists():
                 total = record(self.method.traits.allowance.total()) if self.private else None
@@ -180,6 +184,8 @@ class OwnRun:
     def _pay(self, t: int, answer: Answer) -> None:
         if t in self.rounds:
             raise Refused("released")
+        if self.over:
+            raise Refused("order")
         costs = self.method.traits.allowance.costs(t)
         if not self.rounds:
             self.noted()
@@ -216,6 +222,7 @@ class OwnRun:
         except Exception:  # codes are written, the run is over for all: a page that cannot be made is not worth it
             LOG.exception("the record of the run could not be finished")
         finally:
+            self.over = True
             self.held.close()
 
 

@@ -13,6 +13,9 @@ from cofactor.types import Array
 WORK: Any = 10_000
 """How hard numpy tries to tell cells apart that lie between each other; slices of a matrix take less than a hundred."""
 
+_OBJECTS = ("dok", "lil")
+"""Sparse layouts that hold their cells as objects of Python, which no two matrices share."""
+
 
 def first_overlap(Xs: Iterable[Any]) -> tuple[int, int] | None:
     """Return two of the matrices, the later one last, that have cells of one memory; None where there are none.
@@ -34,7 +37,9 @@ def first_overlap(Xs: Iterable[Any]) -> tuple[int, int] | None:
 def _cells(X: Any) -> list[Array]:
     if isinstance(X, np.ndarray):
         return [X]
-    return [X.data] if sparse.issparse(X) and isinstance(X.data, np.ndarray) and X.data.dtype != object else []
+    if not sparse.issparse(X) or X.format in _OBJECTS:
+        return []
+    return [X.data]
 
 
 def _span(a: Array) -> tuple[int, int]:

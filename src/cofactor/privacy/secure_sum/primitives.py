@@ -37,6 +37,7 @@ except ImportError as error:
 KEY_BYTES = 32
 TAG_BYTES = 16
 _NONCE = bytes(12)  # a key seals one box only, so its nonce may be constant
+_ANY = bytes(KEY_BYTES)  # every private key agrees on zero with a point of small order
 
 
 def new_identity() -> tuple[bytes, bytes]:
@@ -113,6 +114,11 @@ def agree(private: bytes, publics: Iterable[bytes]) -> list[bytes]:
         return [own.exchange(X25519PublicKey.from_public_bytes(public)) for public in publics]
     except ValueError:
         raise SignatureError("a round key is no valid X25519 key.") from None
+
+
+def check_exchange(publics: Iterable[bytes]) -> None:
+    """Raise :class:`SignatureError` for a round key of small order: what others share with it is known to all."""
+    agree(_ANY, publics)
 
 
 def derive(secret: bytes, tag: bytes, *, purpose: bytes, parties: tuple[int, int]) -> bytes:

@@ -175,6 +175,10 @@ class Server:
 
     def _receive_keys(self, message: RoundKeys) -> None:
         check_keys(message, self.terms, self._registry)
+        # its neighbours would refuse these, and the blame would be theirs; keys of others it cannot know yet
+        primitives.check_exchange((message.seal_key, message.mask_key))
+        if message.seal_key == message.mask_key:
+            raise DuplicateError(f"client {message.client}: its two round keys are the same.")
         self._keys[message.client] = message
 
     def _receive_shares(self, message: Shares) -> None:
