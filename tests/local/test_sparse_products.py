@@ -49,3 +49,18 @@ def test_rows_of_a_large_matrix_that_are_asked_for_ahead():
     with pytest.MonkeyPatch.context() as patch, lend(2):
         patch.setattr(threads, "WORTH", 1)
         np.testing.assert_array_equal(sparse_products.transpose_times(X, W), alone)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [1, 7, 8, 9, 24, 31, 64, 100])
+def test_rows_of_any_number_of_lines(k, dtype):
+    """Rows that fill lines of cache, nearly do, or need one more; empty ones too; by one thread and by three."""
+    X = sparse.random(200, 90, 0.1, format="csr", random_state=0, dtype=dtype)
+    X = sparse.vstack([X[:50], sparse.csr_matrix((10, 90), dtype=dtype), X[60:]], format="csr")
+    H = np.random.default_rng(0).normal(size=(k, 90)).astype(dtype)
+    assert X.nnz * k > sparse_products.TOY or k == 1
+    alone = sparse_products.times(X, H.T)
+    np.testing.assert_allclose(alone, X @ H.T, rtol=0, atol=1e-5 if dtype == np.float32 else 1e-13)
+    with pytest.MonkeyPatch.context() as patch, lend(3):
+        patch.setattr(threads, "WORTH", 1)
+        np.testing.assert_array_equal(sparse_products.times(X, H.T), alone)

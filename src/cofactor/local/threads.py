@@ -82,8 +82,13 @@ def by_rows(A: Array) -> Array:
     if A.flags.c_contiguous or A.ndim != 2:
         return np.ascontiguousarray(A)
     out = np.empty(A.shape, A.dtype)
-    over_rows(lambda start, stop: np.copyto(out[start:stop], A[start:stop]), A.shape[0], TURNED * A.shape[1], LINE)
+    copy_rows(out, A)
     return out
+
+
+def copy_rows(out: Array, A: Array) -> None:
+    """Copy A (n x k) into ``out`` by the threads that were lent."""
+    over_rows(lambda start, stop: np.copyto(out[start:stop], A[start:stop]), A.shape[0], TURNED * A.shape[1], LINE)
 
 
 def single_blas() -> AbstractContextManager[Any]:

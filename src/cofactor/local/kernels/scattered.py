@@ -1,17 +1,22 @@
-"""Rows that are scattered to are asked for some values before they are needed: they lie anywhere in a large matrix.
+"""Rows of a thin dense matrix that stored values gather from or scatter to, a line of cache at a time.
 
-The file is imported by the first product that needs it, since numba has to be there to define the request.
+What is summed stays in registers, which a loop over columns that numba sees does not do; rows that are scattered to are
+asked for some values before they are needed. The file is imported by the first product that needs it, since numba has
+to be there to define these instructions.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from cofactor.local.kernels.compiled import compiled
+from cofactor.local.threads import copy_rows
 from cofactor.types import Array
 
 AHEAD = 12
@@ -22,21 +27,128 @@ LINE = 64
 """Bytes of a line of cache."""
 
 
+def in_lines(B: Array) -> Array:
+    """Return B with rows that begin and end with a line of cache: as long as before or a little longer."""
+    (n, k), per_line = B.shape, LINE // B.itemsize
+    width = -(-k // per_line) * per_line
+    memory = np.empty((n + 1) * width, B.dtype)
+    first = -memory.ctypes.data % LINE // B.itemsize
+    out = memory[first : first + n * width].reshape(n, width)
+    copy_rows(out[:, :k], B)
+    out[:, k:] = 0  # what is there by chance may be slow to multiply
+    return out
+
+
+def _place(context: Any, builder: Any, kind: Any, A: Any, i: Any, offset: Any) -> Any:
+    """Return the address of byte ``offset`` of row i of A."""
+    matrix = context.make_array(kind)(context, builder, A)
+    row = builder.mul(i, builder.extract_value(matrix.strides, 0))
+    return builder.add(builder.ptrtoint(matrix.data, row.type), builder.add(row, offset))
+
+
+def _entry(context: Any, builder: Any, kind: Any, a: Any, e: Any) -> Any:
+    """Return entry e of a vector, an index as wide as an address."""
+    found = builder.load(builder.gep(context.make_array(kind)(context, builder, a).data, [e]))
+    return builder.sext(found, e.type) if isinstance(kind.dtype, types.Integer) and kind.dtype.bitwidth < 64 else found
+
+
+class _Lines:
+    """Loads, stores and sums of whole lines of numbers of one type."""
+
+    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
+        number = context.get_data_type(dtype)
+        self.size, self.builder = context.get_abi_sizeof(number), builder
+        self.kind = ir.VectorType(number, LINE // self.size)
+        self.zero = ir.Constant(self.kind, [0.0] * self.kind.count)
+
+    def all_of(self, x: Any) -> Any:
+        """Return a line of one number."""
+        word, nothing = ir.IntType(32), ir.Constant(self.kind, ir.Undefined)
+        first = self.builder.insert_element(nothing, x, word(0))
+        same = ir.Constant(ir.VectorType(word, self.kind.count), [0] * self.kind.count)
+        return self.builder.shuffle_vector(first, nothing, same)
+
+    def load(self, place: Any) -> Any:
+        """Return the line at an address."""
+        line = self.builder.load(self.builder.inttoptr(place, self.kind.as_pointer()))
+        line.align = self.size
+        return line
+
+    def store(self, line: Any, place: Any) -> None:
+        """Put a line there."""
+        self.builder.store(line, self.builder.inttoptr(place, self.kind.as_pointer())).align = self.size
+
+    def plus(self, line: Any, x: Any, other: Any) -> Any:
+        """``line + x other``, rounded once."""
+        once = ("contract",)
+        return self.builder.fadd(line, self.builder.fmul(x, other, flags=once), flags=once)
+
+
 @intrinsic
 def _request(_: Any, A: Any, i: Any, offset: Any) -> Any:
     """Ask for the line of cache at byte ``offset`` of row i of A, without waiting for it."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        matrix = context.make_array(signature.args[0])(context, builder, args[0])
-        row = builder.mul(args[1], builder.extract_value(matrix.strides, 0))
         word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
-        place = builder.inttoptr(builder.add(builder.ptrtoint(matrix.data, row.type), builder.add(row, args[2])), byte)
+        place = builder.inttoptr(_place(context, builder, signature.args[0], *args), byte)
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
         builder.call(prefetch, [place, word(1), word(3), word(1)])  # to write, kept in all caches, data
         return context.get_dummy_value()
 
     return types.void(A, types.intp, types.intp), generate
+
+
+def _sum_of(lines: int) -> Any:
+    """Return an instruction for so many lines of a row at once: as many registers hold their sums."""
+
+    @intrinsic
+    def summed(_: Any, out: Any, B: Any, offset: Any, indices: Any, data: Any, begin: Any, end: Any) -> Any:
+        """``out_0 = sum_e x_e B_(j_e)`` over the values ``begin:end``, in the lines from byte ``offset`` on."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kinds, whole = signature.args, _Lines(context, builder, B.dtype)
+            offset, begin, end = args[2], args[5], args[6]
+            sums = [cgutils.alloca_once_value(builder, whole.zero) for _ in range(lines)]
+            for one in sums:
+                builder.store(whole.zero, one)
+            with cgutils.for_range_slice(builder, begin, end, begin.type(1)) as (e, _):
+                j = _entry(context, builder, kinds[3], args[3], e)
+                x = whole.all_of(_entry(context, builder, kinds[4], args[4], e))
+                row = _place(context, builder, kinds[1], args[1], j, offset)
+                for i, one in enumerate(sums):
+                    line = whole.load(builder.add(row, row.type(i * LINE)))
+                    builder.store(whole.plus(builder.load(one), x, line), one)
+            to = _place(context, builder, kinds[0], args[0], begin.type(0), offset)
+            for i, one in enumerate(sums):
+                whole.store(builder.load(one), builder.add(to, to.type(i * LINE)))
+            return context.get_dummy_value()
+
+        return types.void(out, B, types.intp, indices, data, types.intp, types.intp), generate
+
+    return summed
+
+
+_four, _two, _one = _sum_of(4), _sum_of(2), _sum_of(1)
+
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def gather_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Array, first: int, last: int) -> None:
+    """``out_i = sum_e x_e B_(j_e)`` over the stored values e of rows ``first:last``; rows of B are whole lines."""
+    k, length = out.shape[1], B.shape[1] * B.itemsize
+    row = np.empty((1, B.shape[1]), B.dtype)
+    for i in range(first, last):
+        begin, end, at = np.intp(indptr[i]), np.intp(indptr[i + 1]), 0
+        while length - at >= 4 * LINE:
+            _four(row, B, at, indices, data, begin, end)
+            at += 4 * LINE
+        if length - at >= 2 * LINE:
+            _two(row, B, at, indices, data, begin, end)
+            at += 2 * LINE
+        if length - at >= LINE:
+            _one(row, B, at, indices, data, begin, end)
+        for a in range(k):
+            out[i, a] = row[0, a]
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
@@ -51,9 +163,9 @@ def scatter_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Arra
     for i in range(B.shape[0]):
         row, begin, end = B[i], indptr[i], indptr[i + 1]
         if first > 0:
-            begin = _place(indices, begin, end, first)
+            begin = _first_of(indices, begin, end, first)
         if last < out.shape[0]:
-            end = _place(indices, begin, end, last)
+            end = _first_of(indices, begin, end, last)
         known = end if some else indices.size  # values of this thread, also those of the next rows
         for e in range(begin, end):
             if asks and e + AHEAD < known:
@@ -65,7 +177,7 @@ def scatter_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Arra
 
 
 @compiled(error_model="numpy")
-def _place(indices: Array, begin: int, end: int, j: int) -> int:
+def _first_of(indices: Array, begin: int, end: int, j: int) -> int:
     """Return the first of the places ``begin:end`` whose index is not below j."""
     while begin < end:
         middle = (begin + end) >> 1
