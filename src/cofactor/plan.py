@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Real
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import ParameterError, PrivacyError
-from cofactor.types import Array, CofactorError, is_whole
+from cofactor.types import Array, CofactorError
 
 ROUNDS = 50
 """The rounds of a method without a plan of its own, unless a number is asked for."""
 MOST = 200
 """The same where a stop rule ends them: enough that it does."""
 BY_SHARE = "participation: a draw by share shows how many rows clients have, and is refused for private methods."
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether something is a whole number; True and False are not, though Python counts with them."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_whole(name: str, value: Any, least: int) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,11 +85,6 @@ def few(texts: Sequence[str], most: int) -> str:
     """
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether something is a whole number; True and False are not, though Python counts with them."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 class Stats(NamedTuple):

@@ -20,7 +20,9 @@ from cofactor.types import Array, ClientError, Data, Message, Shared
 
 def message_bytes(message: Message) -> int:
     """Bytes on the wire, of one client: the arrays and eight for the weight."""
-    return sum(np.size(a) * message.dtype(name).itemsize for name, a in message.arrays.items()) + 8
+    dtypes = message.dtypes
+    sizes = (np.size(a) * np.dtype(dtypes.get(n) or np.result_type(a)).itemsize for n, a in message.arrays.items())
+    return sum(sizes) + 8
 
 
 def shared_bytes(shared: Shared) -> int:

@@ -34,9 +34,9 @@ from cofactor.kinds.measure import Measure
 from cofactor.local import arrays, devices
 from cofactor.method import Method
 from cofactor.methods.build import About, Facts, about, ready, refuse
-from cofactor.plan import Plan
+from cofactor.plan import Plan, is_whole
 from cofactor.privacy.allowance import Privacy
-from cofactor.types import Array, CofactorError, Data, is_whole
+from cofactor.types import Array, CofactorError, Data
 
 MOST_BY_DEFAULT = 10
 SHAPE_ONLY: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False}
@@ -166,7 +166,8 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
         codes = [] if clients.is_elsewhere(formed) else outcome.codes
         found = outcome.findings if work else measure.here(kind, method, formed, codes, outcome.factor)
-        lacking(outcome, kind, found, held.names, left)
+        told = measure.verdict(kind, outcome, found, held.names, features=left)
+        lacking(told, found)
         self._made, self._preparation, self._chosen = method, preparation, (chosen, options)
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
         if given.weight is not None and given.cells is None:  # codes of the rows themselves; those of others stay there
@@ -184,7 +185,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             self.feature_names_in_ = np.array(held.features, dtype=object)
         name_ending(outcome, held.names, kind)
         doubt(outcome, self.features_)
-        self._conclude(measure.overall(kind, found), outcome)
+        self._conclude(told.whole, outcome)
         self._add(whole if given.cells is None else data, facts, plan, engine)
         self._give_back(X)
         return held

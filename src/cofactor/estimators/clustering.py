@@ -23,7 +23,8 @@ from cofactor.kinds.numbers import CLUSTERED
 from cofactor.method import Method
 from cofactor.methods.build import Facts
 from cofactor.methods.clusters import labels
-from cofactor.types import Array, CofactorError, Data, is_whole
+from cofactor.plan import is_whole
+from cofactor.types import Array, CofactorError, Data
 
 
 class FederatedKMeans(ClusterMixin, Kept):

@@ -12,7 +12,7 @@ from cofactor.engines.history import Round
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import SURE
 from cofactor.kinds.kind import Kind, Score
-from cofactor.kinds.measure import lacks, silent
+from cofactor.kinds.measure import Verdict
 from cofactor.types import Array, DataError, DisclosureWarning, Shared
 
 ADVICE = {
@@ -75,16 +75,13 @@ def no_part(outcome: Run, clients: Sequence[Any]) -> list[str]:
     return texts
 
 
-def lacking(
-    outcome: Run, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
-) -> None:
-    """Refuse data without an observed cell; warn of what they lack (:func:`lacks`)."""
-    without = silent(kind, tallies)
-    if without and len(without) == len(tallies):
+def lacking(found: Verdict, tallies: Sequence[Array]) -> None:
+    """Refuse data without an observed cell; warn of what they lack."""
+    if found.silent and len(found.silent) == len(tallies):
         raise DataError(
             "expected cells that were observed, found none: every cell of every client is NaN, or weighs 0."
         )
-    for text in lacks(outcome, kind, tallies, clients, features):
+    for text in found.lacks:
         warnings.warn(text, stacklevel=5)
 
 

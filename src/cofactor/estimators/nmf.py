@@ -22,10 +22,11 @@ from cofactor.kinds.numbers import GAPPED, NON_NEGATIVE
 from cofactor.method import Method
 from cofactor.methods.build import Facts, about
 from cofactor.methods.pooled import SETTLES
+from cofactor.plan import is_whole
 from cofactor.privacy.allowance import Privacy
 from cofactor.privacy.errors import PrivacyError
 from cofactor.select.rank import select_rank
-from cofactor.types import CofactorError, Data, is_whole
+from cofactor.types import CofactorError, Data
 
 
 class FederatedNMF(Factored):

@@ -119,10 +119,12 @@ def evaluation(
 
     Under masks there is one finding, that of all clients together.
     """
-    found = verdict(kind, outcome, findings, features)
+    said: Any = [(found.tally, found.client, found.own) for found in findings]
+    tallies, who, own = zip(*said) if said else ((), (), ())
+    found = verdict(kind, outcome, tallies, who, features=features, own=own)
     clients = [
-        ClientScore(said.client, said.rows, *score, own and own.error, **_own_shares(said.apart))
-        for said, score, own in zip(findings, found.each, found.alone)
+        ClientScore(line.client, line.rows, *score, alone and alone.error, **_own_shares(line.apart))
+        for line, score, alone in zip(findings, found.each, found.alone)
     ]
     return replace(
         ending(outcome, names),

@@ -36,39 +36,45 @@ def overall(kind: Kind, tallies: Sequence[Array]) -> Score:
 
 
 class Verdict(NamedTuple):
-    """What all findings amount to: the errors of every client, and of it alone, those of all rows, what data lack."""
+    """What all tallies amount to: errors of all rows, what data lack, in words, and which clients observed nothing.
 
-    each: list[Score]
-    alone: list[Score | None]
+    Where somebody asked, ``each`` are the errors of every client, and ``alone`` those of what it reaches alone.
+    """
+
     whole: Score
     lacks: list[str]
+    silent: list[int]
+    each: list[Score]
+    alone: list[Score | None]
 
 
-def verdict(kind: Kind, outcome: Any, findings: Sequence[Any], features: Sequence[Any] | None) -> Verdict:
-    """Sum up what the clients say in the end, each with a ``tally``, and perhaps with that of itself alone, ``own``."""
-    tallies, clients = [found.tally for found in findings], [found.client for found in findings]
-    alone = [None if found.own is None else kind.score(found.own) for found in findings]
-    lines = lacks(outcome, kind, tallies, clients, features)
-    return Verdict([kind.score(tally) for tally in tallies], alone, overall(kind, tallies), lines)
+def verdict(
+    kind: Kind,
+    outcome: Any,
+    tallies: Sequence[Array],
+    clients: Sequence[Any],
+    *,
+    features: Sequence[Any] | None = None,
+    own: Sequence[Array | None] | None = None,
+) -> Verdict:
+    """Sum up what the clients say in the end; with ``own``, what each reaches alone (None: nothing), also of each."""
+    silent = [j for j, (*_, cells) in enumerate(tallies) if cells == 0] if kind is GAPPED else []
+    lines = _lacks(outcome, [str(clients[j]) for j in silent], features)
+    each = [] if own is None else [kind.score(tally) for tally in tallies]
+    alone = [None if tally is None else kind.score(tally) for tally in own or ()]
+    return Verdict(overall(kind, tallies), lines, silent, each, alone)
 
 
-def lacks(
-    outcome: Any, kind: Kind, tallies: Sequence[Array], clients: Sequence[Any], features: Sequence[Any] | None
-) -> list[str]:
+def _lacks(outcome: Any, without: list[str], features: Sequence[Any] | None) -> list[str]:
     """Say which features and clients have no observed cell, and how many clients are too small for their summaries."""
     lines = []
     if outcome.unobserved:
         those = [str(j) if features is None else str(features[j]) for j in outcome.unobserved]
         known = "nothing is known of them, and the factor has 0 there."
         lines.append(f"features that nobody observed, but for rows of zeros: {few(those, SHOWN)}; {known}")
-    if without := [str(clients[j]) for j in silent(kind, tallies)]:
+    if without:
         lines.append(f"clients without an observed cell: {few(without, SHOWN)}; their codes are 0.")
     return [*lines, *_too_short(outcome)]
-
-
-def silent(kind: Kind, tallies: Sequence[Array]) -> list[int]:
-    """Return which clients observed no cell, by their tallies; of other kinds of data none are asked."""
-    return [j for j, (*_, cells) in enumerate(tallies) if cells == 0] if kind is GAPPED else []
 
 
 def _too_short(outcome: Any) -> list[str]:

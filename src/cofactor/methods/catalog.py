@@ -31,9 +31,10 @@ from cofactor.methods.summed import Summed
 from cofactor.methods.syn import asyn_sd, asyn_ssd_v, syn_sd, syn_ssd_u, syn_ssd_uv, syn_ssd_v
 from cofactor.methods.twin import ROUNDS
 from cofactor.methods.values import check_value
+from cofactor.plan import is_whole
 from cofactor.privacy.allowance import WHOLE, Parts, Privacy
 from cofactor.schedules import Switch
-from cofactor.types import CofactorError, is_whole, unknown
+from cofactor.types import CofactorError, unknown
 
 
 def _fnmf(align: Any, what: str) -> Callable[..., Averaged]:

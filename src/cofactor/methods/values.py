@@ -7,7 +7,8 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
-from cofactor.types import CofactorError, is_whole
+from cofactor.plan import is_whole
+from cofactor.types import CofactorError
 
 ONE = frozenset(["restarts", "starts", "iterations", "local_rank", "width"])
 """Options that are counts of at least 1; other counts may be 0."""
