@@ -1,5 +1,7 @@
 """Features are matched by name: the same column means the same feature at every client."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -110,6 +112,16 @@ def test_versions_of_gene_ids_are_near_misses():
         with pytest.raises(DataError, match=r"version of a gene id \('ENSG01' and 'ENSG01.4' and 1 more"):
             harmonise.merged([plain, versioned], how)
     assert harmonise.match([table(["v0", "a"]), table(["v0.1", "a"])]).note == ""
+
+
+@pytest.mark.parametrize("how", ["union", "intersection"])
+def test_near_misses_are_warned_of_where_features_are_left_apart(how):
+    tables = [table(["TP53", "x"]), table(["tp53", "x"])]
+    with pytest.warns(UserWarning, match=r"differ only in case or spaces \('TP53' and 'tp53'\)"):
+        harmonise.merged(tables, how)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        harmonise.merged([table("xy"), table("yxz")], how)
 
 
 def test_a_union_without_a_link_is_refused_and_one_through_a_third_is_not():

@@ -175,7 +175,7 @@ def test_columns_of_ratings_are_where_the_header_says(write, header):
         (
             "movie,uid,rating\nm,u,3\n",
             "rating",
-            "column that is called user .*, found 'movie', 'uid', 'rating'; rename it",
+            "column that is called user .*, found 'movie', 'uid', 'rating'; rename or add it",
         ),
         ("movie,zeit,user,stars\nm,1,u,3\n", "timestamp", "column that is called timestamp"),
         ("user,item,date,much\nu,m,1,3\n", "rating", "column that is called rating"),
@@ -198,6 +198,25 @@ def test_clicks_have_times_come_in_any_order_and_add_up(write):
         assert load.read_ratings(write("film,person\nx,a\n")).row_names == ["film", "x"]
     times = load.read_ratings(write(text), column="timestamp", duplicates="sum")
     np.testing.assert_array_equal(times.X.data, [1, 2, 4])  # the mean, in the order of the clicks
+
+
+def test_a_header_that_names_one_of_two_columns_is_no_click(write):
+    """A new user's own file, item,rating, was read as clicks on the stars, by items and by one who is called item."""
+    for text in ("item,rating\nx,5\n", "user,rating\na,5\n"):
+        with pytest.raises(DataError, match="expected a column that is called"):
+            load.read_ratings(write(text))
+    with pytest.warns(UserWarning, match="read by their place: user 'user', item 'artist'"):
+        assert load.read_ratings(write("user,artist\na,x\n")).feature_names == ["x"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_columns_of_parquet_have_names_even_if_these_are_numbers(tmp_path):
+    frame = pd.DataFrame({"0": ["a", "b"], "1": ["x", "y"], "2": [3.0, 4.0]})
+    for width, values in ((3, [3, 4]), (2, [1, 1])):
+        frame.iloc[:, :width].to_parquet(tmp_path / "r.parquet")
+        found = load.read_ratings(tmp_path / "r.parquet")
+        assert found.row_names == ["a", "b"]
+        np.testing.assert_array_equal(found.X.data, values)
 
 
 def test_ratings_of_random_triples(tmp_path):

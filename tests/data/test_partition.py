@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from cofactor import FederatedNMF
 from cofactor.data import partition
 from cofactor.types import CofactorError, DataError
 
@@ -88,6 +89,16 @@ def test_rows_without_a_label_are_no_client(labels):
 def test_by_group_is_one_client_per_name():
     groups = partition.by_group(pd.Series(["north", "south", "north"]))
     assert {name: rows.tolist() for name, rows in groups.items()} == {"north": [0, 2], "south": [1]}
+
+
+def test_dates_and_mixed_labels():
+    days = pd.to_datetime(["2024-05-31", "2023-01-02", "2024-05-31"])
+    assert list(partition.by_group(days)) == ["2023-01-02", "2024-05-31"]
+    assert "2023-01-02T03:00:00" in partition.by_group(days + pd.Timedelta(hours=3))
+    mixed = np.array([1, "a", 1], dtype=object)
+    with pytest.raises(DataError, match="expected labels of one kind, found int and str; make texts of all of them"):
+        FederatedNMF(1).fit(np.ones((3, 2)), groups=mixed)
+    assert FederatedNMF(1).fit(np.ones((3, 2)), groups=days).clients_ == ["2023-01-02", "2024-05-31"]
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix, sparse.coo_array, list])

@@ -57,6 +57,21 @@ def test_a_job_that_ended_early_is_submitted_again(tmp_path):
     assert said == ["the job has ended: gone. It is submitted again."] * 2
 
 
+def test_jobs_that_die_again_and_again_without_a_word_end_the_run(tmp_path):
+    """They were submitted every few seconds for an hour."""
+
+    class Dying(Scripted):
+        def _follow(self, job):
+            return self._fetch(job, "FINISHED:ABNORMAL")
+
+    (tmp_path / "events.jsonl").touch()
+    made = Dying(tmp_path, [], terms_of(secure=True))
+    made.session = SimpleNamespace(download_job_result=lambda job, folder: folder, close=lambda: None)
+    with pytest.raises(CofactorError, match=r"it was abnormal, before it could say why; see console\.txt"):
+        made.run()
+    assert len(made.asked_for) == driver.IDLE + 1
+
+
 def test_shares_that_are_forged_again_and_again_end_the_run_in_words(tmp_path):
     forged = ForgedShareError("the shares of the seed of client 1 do not give the announced seed.")
     made = runs(tmp_path, [(forged, 1), *[(forged, 0)] * 9])

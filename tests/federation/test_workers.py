@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -15,7 +16,11 @@ pytest.importorskip("nvflare")
 if sys.platform != "linux":
     pytest.skip("only Linux forks", allow_module_level=True)
 
-from cofactor.federation.workers import ClientWorkers, Forked, Nursery
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.job_launcher_spec import JobProcessArgs
+
+from cofactor.federation.workers import ClientWorkers, Forked, Nursery, ServerWorkers
 
 BUSY = """
 import argparse, time
@@ -36,6 +41,21 @@ from cofactor.federation import workers
 workers.JOBS["busy"], workers.EARLY = "busy", ()
 workers.nurse(socket.socket(fileno=int(sys.argv[1])), "busy")
 """
+
+
+@pytest.mark.parametrize("workers", [ClientWorkers, ServerWorkers])
+def test_folders_of_a_federation_may_have_spaces(workers):
+    """A run was submitted again and again: each of its processes ended at once, with words about arguments."""
+    made = {
+        JobProcessArgs.EXE_MODULE: ("-m", workers.module),
+        JobProcessArgs.WORKSPACE: ("--workspace", "/our home"),
+        JobProcessArgs.OPTIONS: ("--set", "secure_train=true org=home"),
+    }
+    context = FLContext()
+    context.set_prop(FLContextKey.JOB_PROCESS_ARGS, made, private=True, sticky=False)
+    found = shlex.split(workers().get_command({}, context), True)
+    expected = ["-m", workers.module, "--workspace", "/our home", "--set", "secure_train=true", "org=home"]
+    assert found == [sys.executable, *expected]
 
 
 def test_a_job_is_forked_and_how_it_ended_is_told(capfd):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -117,10 +118,15 @@ def _columns(X: Data, index: Array) -> Data:
 
 
 def merged(tables: Sequence[Table], how: How) -> tuple[list[str] | None, list[Data], list[Array] | None]:
-    """Match features by name: their names (None without), the data over them, and who has which where they differ."""
+    """Match features by name: their names (None without), the data over them, and who has which where they differ.
+
+    Names that differ in next to nothing are warned of: a feature would be left out, or be there twice.
+    """
     found = match(tables, how)
     if found.known() is not None:
         check_linked(found.columns, [table.source for table in tables], _near([_places(table) for table in tables]))
+    if found.note:
+        warnings.warn(found.note, stacklevel=4)
     return found.feature_names, [found.place(table.X, j) for j, table in enumerate(tables)], found.known()
 
 
@@ -237,7 +243,7 @@ def _near(places: list[dict[str, int]]) -> str:
                 pairs.append(f"{known!r} and {name!r}")
     if not pairs:
         return ""
-    more = f" and {len(pairs) - 1} more pairs" if len(pairs) > 1 else ""
+    more = f" and {len(pairs) - 1} more pair{'s' * (len(pairs) > 2)}" if len(pairs) > 1 else ""
     what = "in case, spaces or the version of a gene id" if VERSIONED.match(pairs[0][1:]) else "in case or spaces"
     return f"Some names differ only {what} ({pairs[0]}{more}): rename them if they are the same feature."
 

@@ -67,18 +67,19 @@ def sizes(n: int, shares: Sequence[float] | Array, *, seed: int = 0) -> list[Arr
 
 
 def by_group(groups: ArrayLike) -> dict[Hashable, Array]:
-    """One client per distinct value: the sorted values, each with its rows.
+    """One client per distinct value: the sorted values, each with its rows. Dates are called as people write them.
 
     >>> {name: rows.tolist() for name, rows in by_group(["b", "a", "b"]).items()}
     {'a': [1], 'b': [0, 2]}
     """
-    values = _labels(groups)
+    values = _dated(_labels(groups))
     try:
         if absent(values):
             raise DataError("expected a label for every row, found rows without. Fill missing labels first.")
         names, index = np.unique(values, return_inverse=True)
     except TypeError as error:
-        raise DataError(f"Labels must be of one type that sorts ({error}). Fill missing labels first.") from error
+        kinds = " and ".join(sorted({type(value).__name__ for value in values.tolist()}))
+        raise DataError(f"expected labels of one kind, found {kinds}; make texts of all of them.") from error
     rows = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
     return dict(zip(names.tolist(), rows))
 
@@ -111,6 +112,17 @@ def _labels(labels: ArrayLike) -> Array:
     if values.ndim != 1 or not values.size:
         raise DataError(f"Labels must be a list with one value per row. Found shape {values.shape}.")
     return values
+
+
+def _dated(values: Array) -> Array:
+    """Return dates as text: days, or to the second; other labels as they are."""
+    if values.dtype.kind != "M" or absent(values):
+        return values
+    for unit in ("D", "s"):
+        coarse = values.astype(f"datetime64[{unit}]")
+        if (coarse == values).all():
+            return coarse.astype(str)
+    return values.astype(str)
 
 
 def _check_clients(n: int, clients: int) -> None:

@@ -210,10 +210,12 @@ def _told(found: Run, k: int, used: Array | None, *, absent: Iterable[int], undr
     factor, codes = np.asarray(found.factor), [np.asarray(W) for W in found.codes]  # which may be on a device
     alive = np.asarray(factor[:k].any(axis=1))
     used = None if used is None or used.shape[1] < len(alive) else used
+    if used is not None and used.shape[1] == len(factor) > k:
+        reach = used[0] * np.abs(factor).max(axis=1)
+        alive &= reach[:k] > 1e-6 * reach.max()
     if used is not None:
-        reach = used[0] * np.abs(factor).max(axis=1) if used.shape[1] == len(factor) > k else used[0]
-        alive &= reach[:k] > (1e-6 * reach.max() if len(reach) > k else 0)
         used = used[:, :k]
+        alive &= used[0] > 0
     empty = tuple(np.flatnonzero(~alive).tolist())
     rows = found.sizes if found.sizes is not None else used[1] if used is not None else np.zeros(len(alive))
     single = tuple(np.flatnonzero(alive & (np.abs(rows - 1) < ALONE)).tolist())

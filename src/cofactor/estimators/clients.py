@@ -15,6 +15,7 @@ from cofactor import kinds
 from cofactor.data import harmonise
 from cofactor.data.formats.table import Table, absent, shown
 from cofactor.data.harmonise import How
+from cofactor.data.partition import by_group
 from cofactor.estimators.tables import as_tables, is_frame, is_lazy, set_aside, without_numbers
 from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
@@ -121,10 +122,10 @@ def _grouped(whole: Data, labels: Array, features: list[str] | None) -> Clients:
         raise CofactorError(f"groups: expected one label per row ({whole.shape[0]}), found shape {labels.shape}.")
     if missing := absent(labels):
         raise CofactorError(f"groups: expected a label for every row, found {missing} rows without.")
-    names, owner = np.unique(labels, return_inverse=True)
-    rows = [np.flatnonzero(owner == j) for j in range(len(names))]
+    parts = by_group(labels)
+    rows = list(parts.values())
     data = [whole.take(r) if arrays.is_held(whole) else arrays.rows(whole, r) for r in rows]
-    return Clients(Checked(data), names.tolist(), rows, features)
+    return Clients(Checked(data), list(parts), rows, features)
 
 
 def converted(X: Any, client: int, convert: Convert, *, splits: bool = True) -> Data:

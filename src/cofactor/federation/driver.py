@@ -30,6 +30,7 @@ POLL, RECONNECT, RETURN, ANEW = 1.0, 600.0, 5.0, 15.0
 fell silent: a line that was cut is whole again by then, for the job too."""
 IDLE = 20
 """So many jobs in a row may come to nothing."""
+DIED, UNSAID = "abnormal", "it was {}, before it could say why; see console.txt and log.txt of server and clients."
 NOTE = "federation.json"
 SERVER, BACK = "the server ", "the server answers again"
 """How lines begin that say how the server is; and the last of them, when all is well."""
@@ -58,8 +59,7 @@ class Driver:
         self.federation, self.terms, self.out, self.tell = federation, terms, out, tell
         self.asked, self.jobs, self.old = asked or terms.names, jobs or [], old or []
         self.unfit: set[str] = set()
-        self.left: dict[str, float] = {}
-        self.taken: list[str] = []
+        self.left, self.taken = dict[str, float](), list[str]()
         self.session: Any = None
         self.own = lines_of(out / EVENTS)
         self.seen = {"history.jsonl": 0, EVENTS: 0}
@@ -193,7 +193,8 @@ class Driver:
             where = Path(self.surely(lambda: self.session.download_job_result(job, folder)))
             found = next(iter(where.rglob("run/outcome.json")), None)
             if found is None:
-                return {"state": "short", "text": f"it was {status.removeprefix('FINISHED:').lower()}."}
+                ended = status.removeprefix("FINISHED:").lower()
+                return {"state": "short", "text": UNSAID.format(ended), **({"tries": IDLE} if ended == DIED else {})}
             outcome = json.loads(found.read_text(encoding="utf-8"))
             self._progress({name: lines_of(found.parent / name)[count:] for name, count in self.seen.items()})
             copy(found.parent, self.out, skip=(found.name,))

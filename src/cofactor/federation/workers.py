@@ -27,9 +27,10 @@ import numpy as np
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
+from nvflare.apis.job_launcher_spec import JobProcessArgs
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle, ProcessJobLauncher
 from nvflare.fuel.f3.mpm import MainProcessMonitor
-from nvflare.utils.job_launcher_utils import generate_client_command, generate_server_command, get_credential_env
+from nvflare.utils.job_launcher_utils import get_client_job_args, get_credential_env, get_server_job_args
 from nvflare.utils.process_utils import ProcessAdapter
 
 from cofactor.federation.bound import end_with
@@ -141,6 +142,20 @@ class _Launcher(ProcessJobLauncher):
         return ProcessHandle(process_adapter=made)
 
 
+def command(fl_ctx: FLContext, names: list[str]) -> str:
+    """Return the command of a job's process, by the ``names`` of its arguments.
+
+    FLARE's own form takes folders as they are called, and falls apart where a name has a space in it.
+    """
+    given = fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)
+    parts = [shlex.quote(sys.executable)]
+    for name in names:
+        if pair := given.get(name):
+            flag, value = map(str, pair)
+            parts += [flag, value if name == JobProcessArgs.OPTIONS else shlex.quote(value)]  # which are several
+    return " ".join(parts)
+
+
 class ClientWorkers(_Launcher):
     """At a client."""
 
@@ -148,7 +163,7 @@ class ClientWorkers(_Launcher):
 
     def get_command(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> str:
         """Return what FLARE would start."""
-        return str(generate_client_command(fl_ctx))
+        return command(fl_ctx, get_client_job_args())
 
 
 class ServerWorkers(_Launcher):
@@ -158,7 +173,7 @@ class ServerWorkers(_Launcher):
 
     def get_command(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> str:
         """Return what FLARE would start."""
-        return str(generate_server_command(fl_ctx))
+        return command(fl_ctx, get_server_job_args())
 
 
 def nurse(line: socket.socket, module: str) -> None:

@@ -99,27 +99,37 @@ def _places_among(first: Sequence[str], path: Path, column: str) -> tuple[list[i
     """Return the same of named columns: where users and items have no ratings beside them, every line counts as 1."""
     named = dict(zip(_ORDER, places_of(first, _ORDER), strict=True))
     taken = [place for place in named.values() if place is not None]
+    stored = path.suffix.lower() == ".parquet"  # where columns always have names, if only numbers
     if column == "rating" and (len(first) == 2 or (named["rating"] is None and len(taken) == len(first))):
-        header = named["user"] is not None and named["item"] is not None
+        header = stored or bool(taken)
         also = "" if header else ", the first one too"
         said = (
             f"{path}: no column of ratings: every line counts as 1{also}, as models of clicks take it (option alpha)."
         )
+        places = _read_by(("user", "item"), named, taken, first, path) if header else [0, 1]
         warnings.warn(said, UserWarning, stacklevel=5)
-        return [_place(name, named[name] if header else None, [], first, path) for name in ("user", "item")], header
+        return places, header
     if len(first) < (4 if column == "timestamp" and named[column] is None else 3):
         shown = "user,item,rating[,timestamp]" if column == "rating" else "user,item,rating,timestamp"
         times = "" if column == "rating" else " Without times, hold out at random: --holdout random."
         raise DataError(f"{path}: line 1: expected {shown}, found {len(first)} cell(s).{times}")
     wanted = ("user", "item", column)
-    if is_number(first[2]):
+    if is_number(first[2]) and not stored:
         return [_ORDER.index(name) for name in wanted], False
-    places = [_place(name, named[name], taken, first, path) for name in wanted]
+    return _read_by(wanted, named, taken, first, path), True
+
+
+def _read_by(
+    wanted: Sequence[str], named: dict[str, int | None], taken: Sequence[int], header: Sequence[str], path: Path
+) -> list[int]:
+    """Return columns by their names, or by their place, which is told."""
+    places = [_place(name, named[name], taken, header, path) for name in wanted]
     if None in (named[name] for name in wanted):
-        read = ", ".join(f"{name} {first[place]!r}" for name, place in zip(wanted, places, strict=True))
-        said = f"{path}: columns are read by their place: {read}; if that is wrong, call them user, item and {column}."
-        warnings.warn(said, UserWarning, stacklevel=5)
-    return places, True
+        read = ", ".join(f"{name} {header[place]!r}" for name, place in zip(wanted, places, strict=True))
+        called = f"{', '.join(wanted[:-1])} and {wanted[-1]}"
+        said = f"{path}: columns are read by their place: {read}; if that is wrong, call them {called}."
+        warnings.warn(said, UserWarning, stacklevel=6)
+    return places
 
 
 def _place(what: str, found: int | None, taken: Sequence[int], header: Sequence[str], path: Path) -> int:
@@ -130,7 +140,7 @@ def _place(what: str, found: int | None, taken: Sequence[int], header: Sequence[
         shown = ", ".join(map(repr, header[:8]))
         raise DataError(
             f"{path}: line 1: expected a column that is called {what} (or {', '.join(_WORDS[what][1:4])}), "
-            f"found {shown}; rename it."
+            f"found {shown}; rename or add it."
         )
     return place
 
