@@ -114,7 +114,7 @@ def test_of_two_jobs_of_one_private_run_one_alone_releases(tmp_path, monkeypatch
     monkeypatch.setattr(files, "WAIT", 0.0)
     home, orders = home_of(tmp_path / "alice", blocks()[0]), itertools.count(1)
     (one, _), (other, no) = (begun(home, private_terms(), orders) for _ in range(2))
-    assert (no, other.member) == ("failed", None)
+    assert (no, other.member) == ("held", None)
     assert "answer" in said(one, "step", next_step(one), seq=next(orders))["v"]
     one.held.close()  # its process has ended
     assert said(other, "settle", settle_order(), seq=next(orders))["v"] is None
