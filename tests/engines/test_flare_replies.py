@@ -88,7 +88,12 @@ def test_a_malformed_reply_in_a_secure_sum_is_the_clients_fault(i):
     assert set(told) == {("c2", REFUSALS["reply"])}
 
 
-@pytest.mark.parametrize("make", [lambda v: 3, lambda v: {**v, "answer": Message({})}])
+def without_squares(value):
+    arrays = {name: np.asarray(a) * 0 + 1e308 for name, a in value["answer"].arrays.items()}
+    return {**value, "answer": value["answer"]._replace(arrays=arrays)}
+
+
+@pytest.mark.parametrize("make", [lambda v: 3, lambda v: {**v, "answer": Message({})}, without_squares])
 def test_a_malformed_reply_in_a_stream_is_the_clients_fault(make):
     told, Xs = [], blocks()
     method, plan = catalog.make("asyn-sd", 3), Plan(stream=Stream(12))

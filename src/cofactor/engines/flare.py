@@ -24,10 +24,8 @@ from cofactor.engines.history import Round, adds_up
 from cofactor.engines.team import Team
 from cofactor.method import Method
 from cofactor.plan import ByShare, Plan, Stream
-from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
+from cofactor.types import Array, ClientError, CofactorError, Data, Local, Shared
 
-SQUARED = 1e150
-"""Numbers up to so much have squares; larger ones would make the factor of all clients none."""
 Read = Callable[[int, Any], Any]
 """(client, what it says at the end) -> what is made of it; raises :class:`FormatError`."""
 
@@ -85,7 +83,6 @@ class FlareSession:
             try:
                 message = value["answer"]
                 check_message(message, schema, client=j, t=t)
-                _check_squares(message, client=j, t=t)
             except ClientError:
                 self.clients.drop(j, "reply")
                 continue
@@ -216,10 +213,3 @@ class FlareSession:
         if not findings:
             raise Short("expected clients that say how they end, found none; the run can be resumed.")
         return Finished([], findings)
-
-
-def _check_squares(message: Message, *, client: int, t: int) -> None:
-    """Refuse numbers that cannot be merged with others': the run would fail at clients that have done nothing wrong."""
-    sizes = [float(np.abs(a).max(initial=0.0)) for a in message.arrays.values() if np.asarray(a).dtype.kind == "f"]
-    if max([message.weight, *sizes]) > SQUARED:
-        raise ClientError(f"client {client}, round {t}: expected numbers up to {SQUARED:g}, found larger ones.")
