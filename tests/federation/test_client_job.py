@@ -200,6 +200,20 @@ def test_a_name_stands_for_one_run_so_that_more_rounds_under_it_get_nothing(tmp_
     assert len(kept.charged()) == 4
 
 
+def test_of_two_runs_that_come_under_one_name_at_once_one_is_known_by_it(tmp_path, monkeypatch):
+    """Both were begun, each with prices of its own, and what the second released was in no total."""
+    home, heard = home_of(tmp_path / "alice", blocks()[0]), []
+
+    def reached(place):
+        if place == "terms.json: written" and not heard:
+            heard.append(None)
+            heard[0] = said(ClientJob(private_terms(rounds=8).plain(), Own.read(home)))
+
+    monkeypatch.setattr(files, "reached", reached)
+    first = said(ClientJob(private_terms().plain(), Own.read(home)))
+    assert (first.get("no"), "v" in heard[0]) == ("terms", True)
+
+
 def test_the_price_of_a_run_stays_whatever_its_method_is_built_from(tmp_path):
     method = private_terms().made(Facts(4, 20, 130))[0]
     Policy().check_cost(method, tmp_path, "r1")

@@ -235,18 +235,23 @@ class OwnRun:
 
 
 def kept_once(file: Path, found: Any, *, needed: bool) -> bool:
-    """Whether a file says this, which is written the first time; unless ``needed``, a disk that is full is forgiven."""
-    if file.exists():
-        return bool(json.loads(file.read_text(encoding="utf-8")) == found)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(file) as stream:
-            stream.write(json.dumps(found).encode())
-    except OSError:
-        if needed:
-            raise
-        LOG.exception("%s could not be written", file.name)
-    return True
+    """Whether a file says this, which is written the first time; unless ``needed``, a disk that is full is forgiven.
+
+    Of two that write it at once one does, and the other is held against it.
+    """
+    if not file.exists():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with atomic(file, new=True) as stream:
+                stream.write(json.dumps(found).encode())
+        except FileExistsError:
+            pass
+        except OSError:
+            if needed:
+                raise
+            LOG.exception("%s could not be written", file.name)
+            return True
+    return bool(json.loads(file.read_text(encoding="utf-8")) == found)
 
 
 def show(folder: Path, agreed: dict[str, Any]) -> None:
