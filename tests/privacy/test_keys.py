@@ -236,8 +236,8 @@ def test_a_name_that_a_key_file_does_not_hold_is_refused(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_names_that_differ_in_case_or_blanks_inside_are_clients_of_their_own(tmp_path):
-    names = ("berlin", "Berlin", "ber lin", "ber  lin", "b\u00e9rlin", "be\u0301rlin")
+def test_names_that_differ_in_blanks_or_marks_are_clients_of_their_own(tmp_path):
+    names = ("berlin", "ber lin", "ber  lin", "b\u00e9rlin", "be\u0301rlin")
     for name in names:
         keys.make(tmp_path, name)
     assert len(set(Keys(str(tmp_path), names).registry().values())) == len(names)
