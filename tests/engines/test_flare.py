@@ -316,8 +316,12 @@ def bad(kind):
             a = np.zeros(1_000_000)
         elif kind == "more":
             arrays["rows"] = np.zeros(3)
+        elif kind == "huge":
+            a[:] = 1e308
         elif kind == "weight":
             message = message._replace(weight=-1.0)
+        elif kind == "huge weight":
+            message = message._replace(weight=1e308)
         arrays[name] = a
         value = {"answer": message._replace(arrays=arrays), "kept": True}
         seq = found["seq"] + (kind == "replayed")
@@ -332,7 +336,7 @@ def bad(kind):
     return tamper
 
 
-BAD = ["nan", "shape", "oversized", "more", "weight", "replayed", "garbage", "pickle", "code"]
+BAD = ["nan", "shape", "oversized", "more", "huge", "weight", "huge weight", "replayed", "garbage", "pickle", "code"]
 
 
 @pytest.mark.parametrize("kind", BAD)

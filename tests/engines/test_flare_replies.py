@@ -22,7 +22,7 @@ from cofactor.federation.own_run import Own
 from cofactor.methods import catalog
 from cofactor.plan import Plan, Stream
 from cofactor.privacy.errors import ForgedShareError, ThresholdError
-from cofactor.privacy.secure_sum.messages import Unmasking, decode, encode
+from cofactor.privacy.secure_sum.messages import Shares, Unmasking, decode, encode
 from cofactor.types import Message
 
 VERBS = sorted(flare_replies.REPLIES)
@@ -88,7 +88,12 @@ def test_a_malformed_reply_in_a_secure_sum_is_the_clients_fault(i):
     assert set(told) == {("c2", REFUSALS["reply"])}
 
 
-@pytest.mark.parametrize("make", [lambda v: 3, lambda v: {**v, "answer": Message({})}])
+def without_squares(value):
+    arrays = {name: np.asarray(a) * 0 + 1e308 for name, a in value["answer"].arrays.items()}
+    return {**value, "answer": value["answer"]._replace(arrays=arrays)}
+
+
+@pytest.mark.parametrize("make", [lambda v: 3, lambda v: {**v, "answer": Message({})}, without_squares])
 def test_a_malformed_reply_in_a_stream_is_the_clients_fault(make):
     told, Xs = [], blocks()
     method, plan = catalog.make("asyn-sd", 3), Plan(stream=Stream(12))
@@ -209,6 +214,21 @@ def test_forged_shares_of_one_client_change_nothing_and_it_is_named():
         np.testing.assert_allclose(found.factor, run(method, Xs, plan).factor, rtol=0, atol=1e-5)
     assert set(told) <= {("c0", REFUSALS["reply"]), ("c3", REFUSALS["reply"])}
     assert ("c0", REFUSALS["reply"]) in told
+
+
+def test_a_box_that_nobody_can_open_is_not_the_fault_of_who_was_sent_it():
+    def tamper(client, frame, reply):
+        found, order = unpack(reply), unpack(frame)
+        if client != "c2" or verb_of(order) != "answer" or not isinstance(said := decode(found["v"][2]), Shares):
+            return reply
+        first, *others = said.shares
+        forged = replace(first, box=bytes(len(first.box)))
+        return pack({**found, "v": {2: encode(replace(said, shares=(forged, *others)))}})
+
+    Xs, method, plan = blocks((12, 9, 15, 11), features=8), catalog.make("fedavg", 3), Plan(rounds=2, secure=True)
+    engine, _ = flare_over(method, Xs, plan, tamper=tamper, patience=Patience(silence=5, least=3))
+    with pytest.raises(Refused, match=r"client c0: keys or shares that it was sent .* not what their client signed"):
+        run(method, Xs, plan, engine=engine)
 
 
 def test_forged_shares_of_several_end_the_job_and_not_the_run(tmp_path):

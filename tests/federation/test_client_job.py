@@ -114,7 +114,7 @@ def test_of_two_jobs_of_one_private_run_one_alone_releases(tmp_path, monkeypatch
     monkeypatch.setattr(files, "WAIT", 0.0)
     home, orders = home_of(tmp_path / "alice", blocks()[0]), itertools.count(1)
     (one, _), (other, no) = (begun(home, private_terms(), orders) for _ in range(2))
-    assert (no, other.member) == ("failed", None)
+    assert (no, other.member) == ("held", None)
     assert "answer" in said(one, "step", next_step(one), seq=next(orders))["v"]
     one.held.close()  # its process has ended
     assert said(other, "settle", settle_order(), seq=next(orders))["v"] is None
@@ -198,6 +198,20 @@ def test_a_name_stands_for_one_run_so_that_more_rounds_under_it_get_nothing(tmp_
     assert policy.spent(tmp_path / "alice") == spent
     assert (kept.path / "charges.jsonl").read_bytes() == charges
     assert len(kept.charged()) == 4
+
+
+def test_of_two_runs_that_come_under_one_name_at_once_one_is_known_by_it(tmp_path, monkeypatch):
+    """Both were begun, each with prices of its own, and what the second released was in no total."""
+    home, heard = home_of(tmp_path / "alice", blocks()[0]), []
+
+    def reached(place):
+        if place == "terms.json: written" and not heard:
+            heard.append(None)
+            heard[0] = said(ClientJob(private_terms(rounds=8).plain(), Own.read(home)))
+
+    monkeypatch.setattr(files, "reached", reached)
+    first = said(ClientJob(private_terms().plain(), Own.read(home)))
+    assert (first.get("no"), "v" in heard[0]) == ("terms", True)
 
 
 def test_the_price_of_a_run_stays_whatever_its_method_is_built_from(tmp_path):

@@ -44,7 +44,7 @@ def invite_of(made, name):
 def test_an_invite_holds_no_key_and_keys_are_their_owners(made):
     for name in made.clients:
         assert "PRIVATE" not in (made.home / "invites" / f"{name}.cofactor").read_text()
-    for key in made.home.rglob("*.key"):
+    for key in (*made.home.rglob("*.key"), *made.home.glob("invites/*"), made.home / "federation.json"):
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert invite_of(made, "alice").token not in (made.home / "federation.json").read_text()
     assert Federation.read(made.home) == made

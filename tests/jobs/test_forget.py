@@ -138,6 +138,22 @@ def test_where_only_a_new_run_forgets(home, settings, words):
     assert uploads.FILE not in {path.name for path in (home / "run").iterdir()}
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"epsilon": 1.0, "delta": 1e-6}, "this run is private"), ({"secure": True, "rounds": 2}, "under masks")],
+)
+def test_a_run_that_was_private_stays_so_whatever_run_toml_says(home, settings, words):
+    """It was run again without noise, and what it had spent was deleted with its charges."""
+    fit(Config(files(home, *NAMES), 3, **settings), home / "run")
+    toml = (home / "run" / "run.toml").read_text().splitlines(keepends=True)
+    bare = [line for line in toml if not line.startswith(("epsilon", "delta", "method", "secure"))]
+    (home / "run" / "run.toml").write_text("".join(bare))
+    before = sorted(path.name for path in (home / "run").iterdir())
+    with pytest.raises(CofactorError, match=words):
+        forget(home / "run", "bob")
+    assert sorted(path.name for path in (home / "run").iterdir()) == before
+
+
 def test_mistakes(home):
     fit(Config(files(home, *NAMES), 3, method="oneshot"), home / "run")
     said = cofactor("forget", "run", "--client", "eve", cwd=home, check=2).stderr

@@ -34,6 +34,7 @@ from cofactor.methods.moments import Moments
 from cofactor.privacy import account, spend
 from cofactor.privacy.errors import DamagedLedgerError, LedgerError, ReleasedError, UnsignedLedgerError
 from cofactor.privacy.secure_sum import keys
+from cofactor.types import CofactorError
 
 
 @pytest.fixture(scope="module")
@@ -386,6 +387,25 @@ def test_keys_and_a_ledger_are_there_from_the_first_round_on_or_never(home, tmp_
     (tmp_path / "run" / "run.toml").write_text(toml)
     resume(tmp_path / "run")
     assert rounds_left(left) == [1, 1]
+
+
+@pytest.mark.parametrize("lost", ["secure", "keys"])
+def test_a_run_under_masks_does_not_go_on_without_them(home, tmp_path, lost) -> None:
+    """Without noise too: its manifest says what single messages are hidden by, and what the masks rest on."""
+    for client in FILES:
+        keys.make(tmp_path / "keys", client.removesuffix(".npy"))
+    masked = Config([str(home / f) for f in FILES], 2, rounds=3, tol=0.0, secure=True, keys=str(tmp_path / "keys"))
+    with pytest.raises(Killed):
+        fit(masked, tmp_path / "run", callbacks=[lambda *_: (_ for _ in ()).throw(Killed)])
+    toml = (tmp_path / "run" / "run.toml").read_text()
+    names = ("secure", "keys") if lost == "secure" else ("keys",)
+    (tmp_path / "run" / "run.toml").write_text("".join(x for x in toml.splitlines(True) if not x.startswith(names)))
+    before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    with pytest.raises(CofactorError, match=f"expected {lost} as the run began, found none"):
+        resume(tmp_path / "run")
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+    (tmp_path / "run" / "run.toml").write_text(toml)
+    assert resume(tmp_path / "run").finished
 
 
 @pytest.mark.parametrize("place", ["run/ledger.jsonl", "run/charges.jsonl", "site.jsonl"])

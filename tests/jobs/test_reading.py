@@ -18,6 +18,7 @@ from tests.helpers.teams import together
 
 from cofactor.data import ratings_split
 from cofactor.jobs.config import Config
+from cofactor.jobs.hashing import sha256
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import Inputs, read
 from cofactor.local.columns import SomeColumns
@@ -281,3 +282,25 @@ def test_a_file_that_is_given_twice_is_told_and_in_a_private_run_refused(tmp_pat
         assert len(read(given, Place())[1].data) == 2
     with pytest.raises(PrivacyError, match=r"a.npy: expected each file once, found it again"):
         read(replace(given, epsilon=1.0, delta=1e-6), Place())
+
+
+def test_a_folder_is_known_by_the_names_of_its_files_too(tmp_path: Path) -> None:
+    """A block of rows that was moved to another place, or cut at another one, was taken for the same data."""
+    X = np.zeros((6, 4))
+    X[2:4] = 1.0
+    group = zarr.open_array(str(tmp_path / "a.zarr"), mode="w", shape=X.shape, chunks=(2, 4), dtype="f8", fill_value=0)
+    group[2:4] = X[2:4]
+    before = sha256(tmp_path / "a.zarr")
+    [block] = (path for path in (tmp_path / "a.zarr").rglob("*") if path.is_file() and "json" not in path.name)
+    home = block.parent.parent if block.parent.name == "1" else block.parent  # zarr 3, or 2
+    moved = home / ("2/0" if block.parent.name == "1" else "2.0")
+    moved.parent.mkdir(exist_ok=True)
+    block.rename(moved)
+    assert np.asarray(zarr.open_array(str(tmp_path / "a.zarr"), mode="r"))[4:].all()
+    assert sha256(tmp_path / "a.zarr") != before
+
+
+def test_a_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    for name, text in (("a", "1\n2\n"), ("b", "1\n2\n"), ("c", "1\n")):
+        (tmp_path / name).write_text(text)
+    assert sha256(tmp_path / "a") == sha256(tmp_path / "b") != sha256(tmp_path / "c")

@@ -226,3 +226,22 @@ def test_words_say_who_may_collude_and_how_keys_came():
     assert in_words(Plan(secure=True, participation=0.5), 200, keys=False).endswith(secure.DIFFERENCES)
     paid = Plan(secure=True, participation=0.5, privacy=Privacy(1, 1e-3))
     assert secure.DIFFERENCES not in in_words(paid, 200, keys=False)
+
+
+@pytest.mark.parametrize("name", ["", " ", " berlin", "berlin ", "ber\nlin"])
+def test_a_name_that_a_key_file_does_not_hold_is_refused(name, tmp_path):
+    """Keys of "berlin " were read as those of berlin, and stood against them."""
+    with pytest.raises(KeyFileError, match="expected the name of a client"):
+        keys.make(tmp_path, name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_differ_in_blanks_or_marks_are_clients_of_their_own(tmp_path):
+    names = ("berlin", "ber lin", "ber  lin", "b\u00e9rlin", "be\u0301rlin")
+    for name in names:
+        keys.make(tmp_path, name)
+    assert len(set(Keys(str(tmp_path), names).registry().values())) == len(names)
+    line = (tmp_path / "berlin.pub").read_text()
+    (tmp_path / "again.pub").write_text(line.replace(" berlin", " BERLIN"))
+    with pytest.raises(KeyFileError, match="found one key for two of them"):
+        Keys(str(tmp_path), (*names, "BERLIN")).registry()

@@ -26,6 +26,7 @@ from cofactor.engines.flare_refusals import Refused
 from cofactor.engines.host import Host
 from cofactor.engines.team import Team
 from cofactor.method import Method
+from cofactor.privacy.errors import ForgedShareError, SignatureError
 from cofactor.types import Array, Data, Local, Message, Shared
 
 Ops = Mapping[str, Callable[[Any], Any]]
@@ -213,7 +214,11 @@ class Member:
         """Do some known work of secure summation."""
         if not self.masks:
             raise Refused("order")
-        return self._work(value, WORK)(self.host)
+        try:
+            return self._work(value, WORK)(self.host)
+        except (ForgedShareError, SignatureError) as error:  # by another client, or on the way: not its own fault
+            LOG.warning("%s", error)
+            raise Refused("forged") from error
 
     def _work(self, value: Any, known: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
         match value:

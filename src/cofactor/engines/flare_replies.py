@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from cofactor.engines.flare_format import FormatError
 from cofactor.privacy.allowance import Release
 from cofactor.privacy.secure_sum.messages import Agreed, Masked, RoundKeys, Shares, Unmasking, decode
@@ -21,6 +23,8 @@ Check = Callable[[int, Any, Any], bool]
 TOKEN, KEY = 16, 32
 """Bytes of a name that is never used again, and of a public key."""
 STATE = re.compile(r"(after|joined)-\d{1,9}", re.ASCII)
+SQUARED = 1e150
+"""Numbers up to so much have squares in double precision."""
 WORDS = "f8"
 """How numbers travel under masks."""
 
@@ -56,8 +60,16 @@ def _stepped(client: int, order: Any, reply: Any) -> bool:
     match reply:
         case {"answer": answer, "kept": bool(), **rest} if not rest:
             work = order["work"]
-            return isinstance(answer, Message) if work is None else WORKS[work[0]](client, work[1:], answer)
+            return _mergeable(answer) if work is None else WORKS[work[0]](client, work[1:], answer)
     return False
+
+
+def _mergeable(answer: Any) -> bool:
+    """A message whose numbers have squares: others would fail at the factor that larger ones make."""
+    if not isinstance(answer, Message):
+        return False
+    sizes = [float(np.abs(a).max(initial=0.0)) for a in answer.arrays.values() if np.asarray(a).dtype.kind == "f"]
+    return not any(size > SQUARED for size in (answer.weight, *sizes))
 
 
 def _brought(client: int, arguments: Any, reply: Any) -> bool:

@@ -296,5 +296,5 @@ def _hash(token: str) -> str:
 
 def _save(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(path) as file:
+    with atomic(path, 0o600) as file:  # a token lets whoever reads it in
         file.write((json.dumps(value, indent=1) + "\n").encode())

@@ -21,7 +21,7 @@ from cofactor.data.formats.table import Table
 from cofactor.engines.contract import Answer, Client, message_bytes, shared_bytes
 from cofactor.engines.flare_refusals import Refused
 from cofactor.engines.history import Round, stage_of
-from cofactor.files import atomic
+from cofactor.files import HeldError, atomic
 from cofactor.jobs import new_rows
 from cofactor.jobs.client_folder import ClientFolder
 from cofactor.jobs.conclude import Conclude, Finding
@@ -129,7 +129,7 @@ class OwnRun:
     def open(self, config: Config, line: Input, masks: str | None) -> None:
         """Make the folder, or go on with it; a disk that is full ends a private run only."""
         if self.private:
-            self.held.enter_context(self.folder.held())
+            self._hold()
         try:
             if not self.folder.manifest_file.exists():
                 total = record(self.method.traits.allowance.total()) if self.private else None
@@ -142,6 +142,14 @@ class OwnRun:
             LOG.exception("the folder of the run could not be written")
             if self.private:
                 raise
+
+    def _hold(self) -> None:
+        """Be the only job of the run: another one knows of no round that leaves here."""
+        try:
+            self.held.enter_context(self.folder.held())
+        except HeldError as error:
+            LOG.warning("%s", error)
+            raise Refused("held") from error
 
     def __call__(self, t: int, message: Message, shared: Shared | None = None) -> None:
         """Write down a message that is about to leave."""
@@ -227,18 +235,23 @@ class OwnRun:
 
 
 def kept_once(file: Path, found: Any, *, needed: bool) -> bool:
-    """Whether a file says this, which is written the first time; unless ``needed``, a disk that is full is forgiven."""
-    if file.exists():
-        return bool(json.loads(file.read_text(encoding="utf-8")) == found)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(file) as stream:
-            stream.write(json.dumps(found).encode())
-    except OSError:
-        if needed:
-            raise
-        LOG.exception("%s could not be written", file.name)
-    return True
+    """Whether a file says this, which is written the first time; unless ``needed``, a disk that is full is forgiven.
+
+    Of two that write it at once one does, and the other is held against it.
+    """
+    if not file.exists():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with atomic(file, new=True) as stream:
+                stream.write(json.dumps(found).encode())
+        except FileExistsError:
+            pass
+        except OSError:
+            if needed:
+                raise
+            LOG.exception("%s could not be written", file.name)
+            return True
+    return bool(json.loads(file.read_text(encoding="utf-8")) == found)
 
 
 def show(folder: Path, agreed: dict[str, Any]) -> None:

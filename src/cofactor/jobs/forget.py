@@ -68,6 +68,15 @@ def _going_on(config: Config) -> Config:
     return replace(config, options={**config.options, **catalog.find(config.method).started_options})
 
 
+def began(folder: RunFolder) -> Config:
+    """Return the configuration with the noise and the masks that a run began with, whatever became of run.toml since.
+
+    What is without them would go on in the open, and the charges of what was released would be deleted.
+    """
+    told = folder.manifest()["config"]
+    return replace(folder.config(), **{name: told.get(name) for name in ("epsilon", "delta", "secure")})
+
+
 def without(config: Config, names: Sequence[str], client: str) -> Config:
     """Return the configuration of the same run over the other clients."""
     check_client(names, client)
@@ -88,7 +97,7 @@ def forget(out: Path, client: str, *, callbacks: Sequence[Callback] = ()) -> Run
     folder = RunFolder.open(out)
     with folder.held():
         folder.evaluation()  # says what to do where a run has not ended
-        config, how = folder.config(), way(folder.config())
+        config, how = folder.config(), way(began(folder))
         others = without(config, [line.client for line in folder.inputs()], client)
         job = _job(others, how, folder)
         made = RunFolder(out.resolve().with_name(f"{out.resolve().name}.forgetting"))

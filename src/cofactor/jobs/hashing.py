@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,10 +33,15 @@ def hashes(config: Config, inputs: Inputs, place: Place) -> dict[str, str]:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, or of all files of a folder in the order of their names."""
+    """Return the SHA-256 of a file, or of all files of a folder in the order of their names, each after its name.
+
+    Blocks of rows are known by the names of their files: contents alone would be those of rows in other places, too.
+    """
     digest = hashlib.sha256()
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     for file in files:
+        if file is not path:
+            digest.update(json.dumps([file.relative_to(path).as_posix(), file.stat().st_size]).encode())
         with open(file, "rb") as stream:
             while chunk := stream.read(1 << 20):
                 digest.update(chunk)

@@ -18,7 +18,7 @@ from cofactor.method import Method
 from cofactor.privacy.charges import Costs
 from cofactor.privacy.errors import LedgerError
 from cofactor.privacy.signing import Key
-from cofactor.types import Array, Shared
+from cofactor.types import Array, CofactorError, Shared
 
 MAY_MOVE = ("inputs", "engine", "scheduler", "keys", "ledger")
 """Settings that may be others when a private run goes on: who carries it, where files lie. Data are known by hashes."""
@@ -45,12 +45,19 @@ class Journal:
     files: dict[str, Signed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse to go on without the budget that the run began with."""
+        """Refuse to go on without the budget, or the masks, that the run began with."""
         if not self.private:
             self.place.alone("the run folder", self._check_open)
 
     def _check_open(self) -> None:
-        if self.folder.manifest().get("privacy") is not None:
+        began, now = self.folder.manifest(), self.folder.config()
+        for name, kept in (("secure", now.secure), ("keys", now.keys)):
+            if began["config"].get(name) and not kept:
+                raise CofactorError(
+                    f"{self.folder.path}: expected {name} as the run began, found none in run.toml: what its manifest "
+                    "says of masks would not hold. Put it back, or start a new run."
+                )
+        if began.get("privacy") is not None:
             raise LedgerError(
                 f"{self.folder.path}: expected the budget that the run began with, found none in run.toml: what is "
                 "released would have no noise. Put epsilon and delta back, or start a new run."

@@ -172,6 +172,6 @@ def _private_file(folder: Path | str, name: str) -> Path:
 
 
 def _file_name(name: str) -> str:
-    if not name.strip() or not name.isprintable():
-        raise KeyFileError(f"expected the name of a client, found {name!r}.")
+    if not name or name != name.strip() or not name.isprintable():  # blanks at its ends are lost in a .pub file
+        raise KeyFileError(f"expected the name of a client, without blanks at its ends, found {name!r}.")
     return quote(name, safe=" ")
