@@ -19,14 +19,12 @@ def X(rng):
 
 
 def parts(X, k):
-    """NNDSVDa of the singular vectors that numpy finds, rows at norm 1; the mean of the data is that of their first."""
-    U, s, V = (a[:, :k].T if i == 0 else a[:k] for i, a in enumerate(np.linalg.svd(X, full_matrices=False)))
-    mean = s[0] * np.abs(V[0]).mean() / np.sqrt(len(X))
-    H = [np.sqrt(s[0]) * np.abs(V[0])]
-    for u, v, size in zip(U[1:], V[1:], s[1:], strict=True):
+    """NNDSVD of the singular vectors that numpy finds, rows at norm 1."""
+    U, _, V = np.linalg.svd(X, full_matrices=False)
+    H = [np.abs(V[0])]
+    for u, v in zip(U.T[1:k], V[1:k], strict=True):
         sides = [(np.maximum(sign * u, 0), np.maximum(sign * v, 0)) for sign in (1, -1)]
-        held, part = max(((np.linalg.norm(a) * np.linalg.norm(b), b) for a, b in sides), key=lambda side: side[0])
-        H.append(np.where(part > 0, np.sqrt(size * held) * part / np.linalg.norm(part), mean))
+        H.append(max(sides, key=lambda side: np.linalg.norm(side[0]) * np.linalg.norm(side[1]))[1])
     return normalize(np.array(H))
 
 
@@ -74,3 +72,10 @@ def test_directions_that_are_not_there_are_drawn():
 def test_it_is_the_start_of_one_client_unless_data_are_narrow_and_rows_many(clients, rows, features, options):
     made = build("exact", 4, Plan(), Facts(clients, features, rows))[0]
     assert made == catalog.make("exact", 4, **options)
+
+
+@pytest.mark.parametrize("rounds", range(1, 7))
+def test_a_run_that_ends_in_the_start_has_a_factor_all_the_same(X, rounds):
+    found = FederatedNMF(4, method="exact", options={"start": "svd"}, rounds=rounds, tol=0).fit(X)
+    assert found.components_.any(axis=1).all()
+    assert found.reconstruction_err_ < 0.5

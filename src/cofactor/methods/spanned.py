@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,22 +18,19 @@ from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 POWERS, BESIDE = 4, 10
 """Rounds in which directions turn to the leading singular vectors, and how many there are beside those of the rank.
 
-Of 49 fits of stored data of 128 features and more (several ranks) five end above scikit-learn's error, with two rounds
-twelve, with three and four directions beside twelve, too: the last vectors are then too far off.
+Of 49 fits of stored data (128 features and more, several ranks) twelve ended above scikit-learn's error with two
+rounds, five with four; with three, and four directions beside, twelve, too: the last vectors are then too far off.
 """
 EPS, TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
-LITTLE = 1e-6
-"""What an entry of a vector of norm 1 has at most that counts as none."""
 
 
 @dataclass(frozen=True)
 class Spanned(FromSums):
     """Rounds of sums: ``sum_j X_j^T X_j Q`` turns directions Q, and ``|[X_j v]_+|^2`` says on which side of v rows are.
 
-    The factor has of every singular vector v the part ``[v]_+`` or ``[-v]_+`` that holds more of the data, with its
-    side of the rows, and the mean of the data where that is zero (NNDSVDa, Boutsidis and Gallopoulos 2008): zeros would
-    keep apart what belongs together. The first directions are the same in every run: a start that draws nothing gives
-    every seed the same components.
+    The factor has of every singular vector v the part ``[v]_+`` or ``[-v]_+`` that holds more of the data, together
+    with its side of the rows (NNDSVD, Boutsidis and Gallopoulos 2008). The first directions are the same in every run:
+    a start that draws nothing gives every seed the same components.
     """
 
     refusal = START
@@ -49,8 +45,8 @@ class Spanned(FromSums):
         """Begin at directions that are the same in every run."""
         if factor is not None:
             raise CofactorError("a factor of singular vectors takes no start: it comes from sums alone.")
-        signs = np.random.default_rng(1).integers(2, size=self.schema(n_features, 0)["span"], dtype=np.int8)
-        return Shared(np.zeros((self.rank, n_features)), {"directions": (2 * signs - 1).astype(np.float32)})
+        directions = np.random.default_rng(1).standard_normal(self.schema(n_features, 0)["span"])
+        return Shared(np.zeros((self.rank, n_features)), {"directions": directions})
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Send what the rows make of the directions, or how many of them are on either side of each."""
@@ -61,56 +57,55 @@ class Spanned(FromSums):
         return local, Message({"sides": sides.astype(data.dtype, copy=False)}, data.shape[0])
 
     def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
-        """Make the span orthogonal; then its leading vectors; then their parts."""
+        """Make the span orthogonal; then its leading vectors; then their parts. A run may end at any of them."""
         sums = total(messages)
         if t < POWERS:
             span, dtype = to_host(sums.arrays["span"]), sums.dtype("span")
-            found = _leading(shared.extra["directions"], span, self.rank) if t + 1 == POWERS else _orthogonal(span)
-            size = np.linalg.norm(found, axis=1)
-            return shared._replace(extra={"directions": normalize(found).astype(dtype)}, memory={"energy": size})
-        dtype = sums.dtype("sides")
-        known: Any = {"energy": shared.memory["energy"], "rows": sums.weight, "eps": float(np.finfo(dtype).eps)}
-        vectors = np.asarray(shared.extra["directions"], np.float64)
-        parts = _parts(vectors, np.sqrt(to_host(sums.arrays["sides"])), **known)
-        others = random_factor(self.rank - len(parts), vectors.shape[1], np.random.default_rng(1))
-        return shared._replace(factor=np.vstack([parts, others]).astype(dtype))
+            found = _leading(shared.extra["directions"], span) if t + 1 == POWERS else _orthogonal(span)
+            directions = normalize(found).astype(dtype)
+            kept = directions[: self.rank] if t + 1 == POWERS else directions
+            energy = np.linalg.norm(found, axis=1)[: self.rank]
+            return Shared(_whole(np.abs(directions), self.rank), {"directions": kept}, {"energy": energy})
+        dtype, energy = sums.dtype("sides"), shared.memory["energy"]
+        along, vectors = np.sqrt(np.maximum(to_host(sums.arrays["sides"]), 0)), shared.extra["directions"]
+        there = energy > 10 * np.finfo(dtype).eps * energy[0]
+        return shared._replace(factor=_whole(_parts(vectors, along) * there[:, None], self.rank))
 
 
 def _orthogonal(span: Array) -> Array:
     """Return orthogonal directions, of norm 1, that span the same: of thousands of features in a third of QR's time.
 
-    What rounding of the gram leaves the first time, the second time takes away.
+    What rounding of the gram leaves the first time, the second time takes away. Those that were longest are first.
     """
     for _ in range(2):
         values, turn = np.linalg.eigh(span @ span.T)
-        span = (turn / np.sqrt(np.maximum(values, EPS * values[-1] + TINY))).T @ span
+        span = (turn / np.sqrt(np.maximum(values, EPS * values[-1] + TINY))).T[::-1] @ span
     return span
 
 
-def _leading(directions: Array, span: Array, rank: int) -> Array:
-    """Return ``X^T X v`` of the leading singular vectors v that directions Q span, from ``X^T X Q``; the largest first.
+def _leading(directions: Array, span: Array) -> Array:
+    """Return ``X^T X v`` of the singular vectors v that directions Q span, from ``X^T X Q``; the largest first.
 
     ``Q^T X^T X Q`` turns Q to them, and once more times ``X^T X`` they are nearer yet. Norms are squares of singular
     values.
     """
     moment = np.asarray(directions, np.float64) @ span.T
-    return np.linalg.eigh(moment + moment.T)[1].T[::-1][:rank] @ span
+    return np.linalg.eigh(moment + moment.T)[1].T[::-1] @ span
 
 
-def _parts(vectors: Array, along: Array, *, energy: Array, rows: float, eps: float) -> Array:
-    """Return the stronger part of every vector, rows at norm 1, at random where nothing is left of the data along it.
+def _parts(vectors: Array, along: Array) -> Array:
+    """Return the stronger part of every vector.
 
-    A part with its side of the rows, ``along`` (2 x k) long, holds ``|[X v]_+| |[v]_+|``. Beside the square root of
-    that the mean of the data counts where the part is zero: about ``s_1 mean |v_1| / sqrt(rows)``.
+    A part with its side of the rows, ``along`` (2 x k), holds ``|[X v]_+| |[v]_+|``. The first vector has one sign.
     """
-    vectors, along = vectors.copy(), along.copy()
-    vectors[0], along[:, 0] = np.abs(vectors[0]), (np.sqrt(energy[0]), 0.0)
+    vectors = np.vstack([np.abs(vectors[:1]), vectors[1:]])
     sides = np.stack([np.maximum(vectors, 0), np.maximum(-vectors, 0)])
-    length = np.sqrt(np.einsum("skm,skm->sk", sides, sides))
-    chosen = np.argmax(along * length, axis=0), np.arange(len(vectors))
-    size = np.sqrt(along[chosen] / np.maximum(length[chosen], LITTLE))
-    mean = np.sqrt(energy[0] / max(rows, 1.0)) * vectors[0].mean()
-    H = np.where(sides[chosen] > LITTLE, sides[chosen] * size[:, None], mean)
-    lost = ~(energy > 10 * eps * energy[0])
-    H[lost] = random_factor(int(lost.sum()), H.shape[1], np.random.default_rng(1))
-    return normalize(H)
+    held = along * np.sqrt(np.einsum("skm,skm->sk", sides, sides))
+    return sides[np.argmax(held, axis=0), np.arange(len(vectors))]
+
+
+def _whole(H: Array, rank: int) -> Array:
+    """Return as many rows as the rank, at norm 1: drawn where there are none, or nothing is in them."""
+    there = np.flatnonzero(H[:rank].any(axis=1))
+    others = random_factor(rank - len(there), H.shape[1], np.random.default_rng(1))
+    return normalize(np.vstack([H[there], others.astype(H.dtype)]))
