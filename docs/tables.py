@@ -22,10 +22,11 @@ from cofactor.data import synthetic
 from cofactor.engines.contract import message_bytes
 from cofactor.method import Method
 from cofactor.methods import catalog
+from cofactor.methods.spanned import BESIDE
 
 PAGE = Path(__file__).parent / "reference" / "methods.md"
-RANK, FEATURES = 6, 41
-"""Small sizes at which k, 2k, 3k, k(k+1)/2, the width of a sketch and numbers of their own all differ."""
+RANK, FEATURES = 9, 41
+"""Small sizes at which k, k + 10, 2k, 3k, k(k+1)/2, the width of a sketch and numbers of their own all differ."""
 EXAMPLE_RANK, EXAMPLE_FEATURES = 20, 2000
 ROUNDS = 12
 
@@ -76,9 +77,12 @@ def word(size: int, rank: int, features: int) -> str:
 
     >>> word(21, 6, 41), word(12, 6, 41), word(18, 6, 41), word(41, 6, 41), word(24, 6, 41), word(5, 6, 41)
     ('k(k+1)/2', '2k', '3k', 'm', 'd', '5')
+    >>> word(6 + BESIDE, 6, 41)
+    '(k+10)'
     """
     triangles = {n * (n + 1) // 2: w for n, w in ((rank, "k"), (features, "m"))}
-    words = {rank: "k", 2 * rank: "2k", 3 * rank: "3k", features: "m"}
+    words = {rank + BESIDE: f"(k+{BESIDE})"}
+    words |= {rank: "k", 2 * rank: "2k", 3 * rank: "3k", features: "m"}
     words |= {size: f"{n}({n}+1)/2" for size, n in triangles.items()}
     return words.get(size, "d" if size >= 4 * rank else str(size))
 
@@ -89,13 +93,13 @@ def messages(
     """Run a method over two small float32 clients; return the first client's message of every round."""
     if boolean:
         X = synthetic.tiles(
-            60, features, method.rank, width=(0.2, 0.4), noise=0.0
+            80, features, method.rank, width=(0.2, 0.4), noise=0.0
         ).X.astype(np.float32)
-        Xs = [X[:30], X[30:]]
+        Xs = [X[:40], X[40:]]
     else:
         Xs = [
             X.astype(np.float32)
-            for X in synthetic.blocks(2, 30, features=features, rank=method.rank).Xs
+            for X in synthetic.blocks(2, 40, features=features, rank=method.rank).Xs
         ]
     sent: list[Any] = []
     run(
@@ -177,21 +181,18 @@ def formula(arrays: Iterable[Array]) -> str:
 def _scaled(itemsize: int, terms: list[str]) -> str:
     if itemsize == 1:
         return " + ".join(terms)
-    return (
-        f"{itemsize}{terms[0]}"
-        if len(terms) == 1
-        else f"{itemsize}({' + '.join(terms)})"
-    )
+    alone = len(terms) == 1 and not terms[0][0].isdigit()
+    return f"{itemsize}{terms[0]}" if alone else f"{itemsize}({' + '.join(terms)})"
 
 
 def evaluate(text: str, rank: int, features: int, sketch: int = 0) -> int:
     """Compute a formula.
 
-    >>> evaluate("4(km + k(k+1)/2) + 16", 3, 11), evaluate("4kd + 16", 3, 11, 5)
-    (172, 76)
+    >>> evaluate("4(km + k(k+1)/2) + 16", 3, 11), evaluate("4kd + 16", 3, 11, 5), evaluate("4(k+10)m + 8", 3, 11)
+    (172, 76, 580)
     """
     code = text.replace("k²", "k*k").replace("km", "k*m").replace("kd", "k*d")
-    code = re.sub(r"(?<=[\dkmd])(?=[(km])", "*", code)
+    code = re.sub(r"(?<=[\dkmd)])(?=[(km])", "*", code)
     return math.floor(
         eval(code, {"__builtins__": {}}, {"k": rank, "m": features, "d": sketch})
     )

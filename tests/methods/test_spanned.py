@@ -1,4 +1,4 @@
-"""The start from two sums: singular vectors of all rows, whoever holds them, from every seed the same."""
+"""The start from sums: singular vectors of all rows, whoever holds them, from every seed the same."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,8 @@ from cofactor import FederatedNMF, run
 from cofactor.local.stats import normalize
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
-from cofactor.methods.spanned import WIDE, Spanned
+from cofactor.methods.spanned import Spanned
+from cofactor.methods.summed import NARROW
 from cofactor.plan import Plan
 
 
@@ -17,15 +18,25 @@ def X(rng):
     return rng.uniform(size=(60, 5)) ** 3 @ rng.uniform(size=(5, 30)) ** 3
 
 
+def parts(X, k):
+    """NNDSVD of the singular vectors that numpy finds, rows at norm 1."""
+    U, _, V = np.linalg.svd(X, full_matrices=False)
+    H = [np.abs(V[0])]
+    for u, v in zip(U.T[1:k], V[1:k], strict=True):
+        sides = [(np.maximum(sign * u, 0), np.maximum(sign * v, 0)) for sign in (1, -1)]
+        H.append(max(sides, key=lambda side: np.linalg.norm(side[0]) * np.linalg.norm(side[1]))[1])
+    return normalize(np.array(H))
+
+
 def test_it_is_the_parts_of_the_singular_vectors(X):
-    """Data of the rank of the sketch: what it spans is all there is."""
-    V = np.linalg.svd(X)[2]
-    H = run(Spanned(5), [X[:20], X[20:]]).factor
-    assert H[0] == pytest.approx(np.abs(V[0]))
-    for i in (1, 2):
-        pair = normalize(np.stack([np.maximum(V[i], 0), np.maximum(-V[i], 0)]))
-        found = H[2 * i - 1 : 2 * i + 1]
-        assert np.allclose(found, pair) or np.allclose(found, pair[::-1])
+    """Data of fewer dimensions than there are directions: what they span is all there is."""
+    assert run(Spanned(5), [X[:20], X[20:]]).factor == pytest.approx(parts(X, 5), abs=1e-8)
+
+
+def test_directions_come_near_the_singular_vectors_of_noisy_data(rng):
+    X = 3 * rng.uniform(size=(300, 5)) ** 3 @ rng.uniform(size=(5, 200)) ** 3 + rng.uniform(size=(300, 200))
+    found, expected = run(Spanned(5), [X[:120], X[120:]]).factor, parts(X, 5)
+    assert np.einsum("km,km->k", found, expected).min() > 0.99
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix, lambda X: X.astype(np.float32)])
@@ -45,22 +56,26 @@ def test_directions_that_are_not_there_are_drawn():
     X = np.outer(np.arange(1.0, 9.0), np.ones(6))
     assert run(Spanned(6), [X]).factor.any(axis=1).all()
     assert run(Spanned(3), [np.zeros((8, 6))]).factor.any(axis=1).all()
+    assert run(Spanned(8), [X]).factor.shape == (8, 6)
     assert FederatedNMF(1, random_state=0).fit(X).reconstruction_err_ < 1e-6
 
 
 @pytest.mark.parametrize(
     ("clients", "rows", "features", "options"),
-    [(1, 900, 50, {"restarts": 8}), (1, 900, WIDE, {"start": "svd"}), (1, 15, 50, {"start": "svd"}), (3, 9, WIDE, {})],
+    [
+        (1, 900, NARROW - 1, {"restarts": 8}),
+        (1, 900, NARROW, {"start": "svd"}),
+        (1, 15, 50, {"start": "svd"}),
+        (3, 9, 4000, {}),
+    ],
 )
-def test_it_is_the_start_of_one_client_with_wide_data_or_few_rows(clients, rows, features, options):
+def test_it_is_the_start_of_one_client_unless_data_are_narrow_and_rows_many(clients, rows, features, options):
     made = build("exact", 4, Plan(), Facts(clients, features, rows))[0]
     assert made == catalog.make("exact", 4, **options)
 
 
-def test_wide_data_give_one_part_of_each_singular_vector(rng):
-    X = rng.uniform(size=(40, 4)) ** 3 @ rng.uniform(size=(4, WIDE)) ** 3
-    V = np.linalg.svd(X, full_matrices=False)[2][:4]
-    H = run(Spanned(4), [X]).factor
-    sides = np.stack([np.maximum(V, 0), np.maximum(-V, 0)])
-    stronger = np.where(np.linalg.norm(sides[0], axis=1)[:, None] >= np.linalg.norm(sides[1], axis=1)[:, None], *sides)
-    assert H == pytest.approx(normalize(stronger), abs=1e-6)
+@pytest.mark.parametrize("rounds", range(1, 7))
+def test_a_run_that_ends_in_the_start_has_a_factor_all_the_same(X, rounds):
+    found = FederatedNMF(4, method="exact", options={"start": "svd"}, rounds=rounds, tol=0).fit(X)
+    assert found.components_.any(axis=1).all()
+    assert found.reconstruction_err_ < 0.5

@@ -34,11 +34,11 @@ U = TypeVar("U", bound=Unit)
 
 
 def parted(units: list[U]) -> tuple[list[U], list[U]]:
-    """Return the clients of little data in memory, where there are several, and the others."""
+    """Return the clients of little data in memory, and the others."""
     kinds: tuple[list[U], list[U]] = ([], [])
     for unit in units:
         kinds[unit.owner is not None or arrays.stored(unit.data) > LITTLE].append(unit)
-    return kinds if len(kinds[0]) > 1 else ([], units)
+    return kinds
 
 
 def step(

@@ -83,7 +83,8 @@ class Over:
         if t in self.traits.stages:
             self.silent[:] = True
         self.silent[clients] = self.never[clients] = False
-        self.last[:, clients] = np.vstack([self.last[1:, clients], np.full((1, len(clients)), t)])
+        if self.share < 1:
+            self.last[:, clients] = np.vstack([self.last[1:, clients], np.full((1, len(clients)), t)])
         if self.traits.running and not self.silent.any():
             self.first = min(self.first, t)
 

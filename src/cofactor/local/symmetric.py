@@ -36,9 +36,9 @@ def mirrored(upper: Array, d: int) -> Array:
     >>> mirrored(triangle(np.array([[1, 2], [2, 5]])), 2).tolist()
     [[1.0, 2.0], [2.0, 5.0]]
     """
-    M = np.zeros((d, d), like=upper)
-    M[_upper(d, device_of(upper))] = upper
-    return M + np.triu(M, 1).T
+    M, (rows, columns) = np.empty((d, d), like=upper), _upper(d, device_of(upper))
+    M[rows, columns] = M[columns, rows] = upper
+    return M
 
 
 def packed(M: Array) -> Array:

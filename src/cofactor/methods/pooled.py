@@ -20,9 +20,9 @@ from cofactor.methods.beta import divergent
 from cofactor.methods.integrated import Integrated
 from cofactor.methods.one_shot import OneShot, Summarized
 from cofactor.methods.raced import Chosen
-from cofactor.methods.spanned import WIDE, Spanned
+from cofactor.methods.spanned import Spanned
 from cofactor.methods.staged import KEPT, Staged
-from cofactor.methods.summed import Summed
+from cofactor.methods.summed import NARROW, Summed
 from cofactor.methods.twin import ROUNDS, Twin
 from cofactor.types import CofactorError
 
@@ -77,16 +77,15 @@ def exact(
 
 
 def of_one_client(rank: int, rows: int | None, features: int | None) -> dict[str, Any]:
-    """Options of ``exact`` where one client holds all rows: singular vectors of wide data, or of few rows.
+    """Options of ``exact`` where one client holds all rows: singular vectors, unless data are narrow and rows many.
 
-    Elsewhere it begins as several do, with fewer restarts, since its summary has few components: that takes as long in
-    all (18 matrices of 29 to 1587 features), and ends up to 1 % lower, never more than .1 % higher. Text of thousands
-    of words comes to the error of scikit-learn sooner from singular vectors, and of few rows a summary, which has half
+    Narrow data are often of many units, and then what singular vectors say of the small ones is rounding: it begins as
+    several clients do, with fewer restarts, since its summary has few components. Of few rows a summary, which has half
     as many components, says too little.
     """
-    wide = features is not None and features >= WIDE
+    narrow = features is not None and features < NARROW
     few = rows is not None and rows < ROWS_PER_COMPONENT * LOCAL * rank
-    return {"start": "svd"} if wide or few else {"restarts": RESTARTS_ALONE}
+    return {"restarts": RESTARTS_ALONE} if narrow and not few else {"start": "svd"}
 
 
 def _started(

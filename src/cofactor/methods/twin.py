@@ -12,7 +12,7 @@ import numpy as np
 
 from cofactor.local import arrays, symmetric
 from cofactor.method import total
-from cofactor.methods.two_sums import TwoSums
+from cofactor.methods.from_sums import FromSums
 from cofactor.types import Array, CofactorError, Data, Factorizer, Local, Message, Shared
 
 WIDEST = 2048
@@ -22,7 +22,7 @@ ROWS, ROUNDS = 4000, 300
 
 
 @dataclass(frozen=True)
-class Twin(TwoSums):
+class Twin(FromSums):
     """Two rounds of sums: the rows, then their second moment around the mean (packed), of the most frequent features.
 
     It needs sums only, and is a start for :class:`~cofactor.methods.summed.Summed`: where no client's own components

@@ -1,4 +1,4 @@
-"""What starts from two rounds of sums have in common."""
+"""What starts from a few rounds of sums have in common."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cofactor.types import Array, Data, Local, Shared
 
 
 @dataclass(frozen=True)
-class TwoSums:
-    """Two rounds in which clients send sums over their rows and remember nothing; the factor is there after both."""
+class FromSums:
+    """Rounds in which clients send sums over their rows and remember nothing; the factor is there after the last."""
 
     rank: int
 
