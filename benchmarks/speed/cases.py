@@ -50,10 +50,10 @@ def rounds() -> Iterator[Case]:
         make = lambda n=name: works.contained(n)  # noqa: E731
         yield Case(
             f"round-{name}",
-            f"`{name}`, {'6000 x 6000, two rounds' if name == 'dsanls' else '5000 x 1000'}, k = 30",
+            f"`{name}`, {'6000 x 6000, ten iterations' if name == 'dsanls' else '5000 x 1000'}, k = 30",
             make,
             ("round", 1.25, "products"),
-            repeats=3,
+            repeats=9,
         )
 
 
