@@ -38,7 +38,11 @@ def rounds() -> Iterator[Case]:
     for dtype, most in (("float64", 1.08), ("float32", 1.10)):
         title = f"dense 20000 x 2000, k = 50, {dtype}, one thread"
         yield Case(
-            f"round-{dtype}", title, lambda d=dtype: works.exact(matrices.dense(d), 50), ("round", most, "products"), 15
+            f"round-{dtype}",
+            title,
+            lambda d=dtype: works.exact(matrices.dense(d), 50),
+            ("round", most, "numpy's products"),
+            15,
         )
     title = "dense 20000 x 2000, k = 50, float32: threads"
     yield Case("threads", title, works.threaded_dense, ("two threads", 0.58, "one thread"), threads=2, clock="wall")
@@ -52,7 +56,7 @@ def rounds() -> Iterator[Case]:
             f"round-{name}",
             f"`{name}`, {'6000 x 6000, ten iterations' if name == 'dsanls' else '5000 x 1000'}, k = 30",
             make,
-            ("round", 1.25, "products"),
+            ("round", 1.25, "numpy's products"),
             repeats=9,
         )
 
