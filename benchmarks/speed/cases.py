@@ -21,7 +21,10 @@ Works = dict[str, Callable[[], object] | str]
 
 @dataclass(frozen=True)
 class Case:
-    """``make`` returns the works; ``claim`` is (work, at most so many times, of which work)."""
+    """``make`` returns the works; ``claim`` is (work, at most so many times, of which work).
+
+    Where the claimed work does two things at once, ``overlapped`` are these: the longer one is its floor.
+    """
 
     name: str
     title: str
@@ -31,6 +34,7 @@ class Case:
     threads: int = 1
     clock: str = "cpu"
     full: bool = False
+    overlapped: tuple[str, ...] = ()
 
 
 def rounds() -> Iterator[Case]:
@@ -79,6 +83,7 @@ CASES: list[Case] = [
             ("round, k = 10, two threads", 1.3, "read"),
             clock="wall",
             full=rows > 250,
+            overlapped=("read, 4 MB at a time", "products, k = 10, two threads"),
         )
         for rows in (250, 1000)
     ),

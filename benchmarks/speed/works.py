@@ -22,7 +22,7 @@ from cofactor.data.load import read
 from cofactor.engines.host import Host
 from cofactor.local import arrays, sketch
 from cofactor.local.kernels import dense_products
-from cofactor.local.threads import lend
+from cofactor.local.threads import each, lend
 from cofactor.method import SERVER, rng
 from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
@@ -166,8 +166,28 @@ def from_disk(rows: int, ranks: tuple[int, ...] = (10, 50)) -> dict[str, Any]:
     }
     for k in ranks:
         work = Rounds(catalog.make("exact", k, start="random"), [X])
-        found |= {f"round, k = {k}": _threads(work, 1), f"round, k = {k}, two threads": _threads(work, 2)}
+        found |= {
+            f"products, k = {k}, two threads": _threads(_products_of_blocks(X, k), 2),
+            f"round, k = {k}": _threads(work, 1),
+            f"round, k = {k}, two threads": _threads(work, 2),
+        }
     return found
+
+
+def _products_of_blocks(X: Any, k: int) -> Callable[[], None]:
+    """As many products of one block with a factor and with codes as X has blocks, a block for each thread."""
+    block = X.row_block(X.slices()[0])
+    H, W = np.ones((k, X.shape[1]), X.dtype), np.ones((len(block), k), X.dtype)
+
+    def both(_: slice) -> None:
+        arrays.times_factor(block, H)
+        arrays.times_codes(block, W)
+
+    def call() -> None:
+        for _ in each(both, X.slices()):
+            pass
+
+    return call
 
 
 def _read(path: Path, count: int) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 from cofactor.local.threads import LINE, over_rows, product
 from cofactor.types import Array
 
-LEAST = 1 << 22
-"""Multiplications below which BLAS does it: a twentieth of a millisecond, for which numba is not imported."""
+LEAST = 1 << 20
+"""Multiplications below which BLAS does it: some hundredths of a millisecond, which calls of ours take longer."""
 ROWS, BYTES = 4, 256
 """The least rows, and bytes of a row, of own kernels."""
 THIN = 128
