@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofactor.local import arrays, threads
-from cofactor.local.kernels import dense_products, thin
+from cofactor.local.kernels import dense_products, lines, thin
 from cofactor.local.threads import lend
 
 
@@ -50,7 +50,7 @@ def test_threads_change_no_bit(dtype, monkeypatch):
 def test_what_own_kernels_do_not_take_goes_to_blas(turn, monkeypatch):
     """Other orders, rows that lie apart, another type than that of the factor."""
     monkeypatch.setattr(dense_products, "LEAST", 1)
-    monkeypatch.setattr(thin, "has_long_vectors", lambda: True)
+    monkeypatch.setattr(lines, "has_long_vectors", lambda: True)
     X, H, W = made(40, 200, 5, np.float64)
     X, H = turn(X), H[:, :100] if turn(X).shape[1] == 100 else H
     np.testing.assert_allclose(arrays.times_factor(X, H), X @ H.T, atol=1e-4)
@@ -63,7 +63,7 @@ def test_both_ways_agree(monkeypatch):
     assert X.size * 40 >= dense_products.LEAST
     found = []
     for long in (True, False):
-        monkeypatch.setattr(thin, "has_long_vectors", lambda long=long: long)
+        monkeypatch.setattr(lines, "has_long_vectors", lambda long=long: long)
         found.append((arrays.times_factor(X, H), arrays.times_codes(X, W)))
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)

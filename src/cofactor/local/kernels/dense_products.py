@@ -44,9 +44,9 @@ def _is_thin(X: Array, B: Array, k: int) -> bool:
         return False
     if not (X.flags.c_contiguous and X.dtype == B.dtype and X.dtype in (np.float32, np.float64)):
         return False
-    from cofactor.local.kernels.thin import has_long_vectors
+    from cofactor.local.kernels import lines
 
-    return has_long_vectors()
+    return lines.has_long_vectors()
 
 
 def _times_columns(A: Array, B: Array) -> Array:

@@ -5,10 +5,11 @@ numba has to be there. A kernel on disk is renewed when its own file changes, no
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba.core import cgutils
 
 from cofactor.local.threads import copy_rows
@@ -16,6 +17,12 @@ from cofactor.types import Array
 
 LINE = 64
 """Bytes of a line of cache."""
+
+
+@cache
+def has_long_vectors() -> bool:
+    """Whether registers here hold a line of cache."""
+    return bool(binding.get_host_cpu_features().get("avx512f", False))
 
 
 def in_lines(B: Array) -> Array:
@@ -89,3 +96,8 @@ class Lines:
             line = self.builder.fadd(*(self.builder.shuffle_vector(line, line, half) for half in halves))
         total = self.builder.fadd(self.number(place), self.builder.extract_element(line, word(0)))
         self.builder.store(total, self.builder.inttoptr(place, total.type.as_pointer())).align = self.size
+
+    def moved(self, old: Any, new: Any, scale: Any) -> Any:
+        """Return what is above zero of new numbers; the old ones where the scale is 0."""
+        above = self.builder.select(self.builder.fcmp_ordered(">", new, self.zero), new, self.zero)
+        return self.builder.select(self.builder.fcmp_unordered("!=", scale, self.zero), above, old)

@@ -7,12 +7,11 @@ first product that is large enough, since numba has to be there.
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from llvmlite import binding
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -28,12 +27,6 @@ PANEL = 1 << 18
 """Bytes of the factor that stay in the second cache while rows pass by."""
 ROWS = 128
 """Rows of which a few lines each stay in the first cache for all columns of the codes; sums of them are added up."""
-
-
-@cache
-def has_long_vectors() -> bool:
-    """Whether registers here hold a line of cache."""
-    return bool(binding.get_host_cpu_features().get("avx512f", False))
 
 
 def times_factor(X: Array, H: Array) -> Array:
