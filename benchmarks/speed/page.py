@@ -21,14 +21,23 @@ LIMITS = """## Where the limits are
 
 - A round in double precision is its two products, four sweeps over the codes (5 % of the multiplications of the
   products) and the gram of the codes (1 %): about 1.06 if all ran at the speed of BLAS.
+- Dense products are our own up to k = 128 where registers hold a line of cache (AVX-512). numpy's BLAS used shorter
+  vectors on the machine of this page, whatever that machine has (`OPENBLAS_CORETYPE=SkylakeX` doubles it on large
+  squares), and packs X first. GFlop/s of `X H^T` and `W^T X`, ours and BLAS, one thread: 1048 x 1000, k = 10, float32
+  177 and 226, 77 and 69; 20000 x 2000, k = 10, float32 93 and 86, 46 and 46; k = 50, float32 155 and 173, 96 and 101;
+  float64 77 and 85, 46 and 47; 5000 x 5000, k = 100, float64 94 and 96, 57 and 57. What is left of a round grows beside
+  them: 1.11 of our own products in double precision and 1.17 in single, .63 and .64 of numpy's (CPU beside other work).
 - A sketched round (`dsanls`) of k = 30 components and d = 180 sketched columns has one sweep, which is k / d = 17 % of
   the multiplications of its products, and the gram of the codes for its loss, as many again. At the speed of BLAS these
-  two alone make it 1.3; what is left are generators for the sketches and passes over arrays, in a millisecond or two.
+  two alone make it 1.3. In microseconds of 1700, by BLAS: products 1000, the sweep 220 (of which 130 turn blocks), the
+  loss 150, generators for the sketches 80, the anchor 50, the rest Python. Ten iterations under one clock gave 1.63,
+  1.63 and 1.69 of numpy's products before own kernels, and 1.39 with them (27.3 of 19.6 ms, CPU beside other work);
+  single calls of a millisecond had given 1.4 to 3.7 for the same code.
 - A round from disk multiplies every value 2k times; blocks are of 4 MB, which stay in cache from the read to both
-  products. Of a file of 1 GB in the page cache, k = 10, reading took .12 to .24 s over four runs (why it varies was not
-  looked into), and a round of two threads .23, .25 and, beside another process, .46 s: 1.9, 1.03 and 2.2 of reading.
-  One without `np.fromfile` and with blocks that wait for threads was compared in turn with the code before on 240 MB,
-  not undisturbed: 73 and 140 ms in the median of five, 60 and 80 at least; either change alone 73 to 80 at least.
+  products (of 1, 2 and 8 MB it takes 1.9, 1.3 and 1.1 times as much of the processor). Reading a GB takes .1 s of the
+  processor 32 MB at a time and .06 s 4 MB at a time, the products of k = 10 took .17 s by BLAS and take .065 s, and
+  sweeps, sums and Python .04. A round of k = 2, 5, 10 and 20 takes 1.26, 1.41, 1.77 and 2.5 times the processor's time
+  of reading 32 MB at a time, which two cores share: at most k = 20 can come near 1.3 of reading there.
 - On text the end of a fit depends on the start by some hundredths of a percent: fifteen ways to make one from singular
   vectors ended between .2 % below and .13 % above scikit-learn's error on four matrices of text, and none of them was
   below it on all four. What was not reached within 200 rounds is said to be so.
@@ -42,9 +51,11 @@ LIMITS = """## Where the limits are
 - On fewer features, often of many units (`wine`, `breast_cancer`), singular vectors end up to five times as high as a
   summary, from which one client begins there as several do.
 - Sparse products in panels of 8, 16 or 25 columns, so that what is gathered or scattered stays in the second cache,
-  took 1.3 to 3.5 times as long as whole rows: indices are then walked several times. Tiles of 500 to 8000 columns of X
-  took 1.2 to 4 times as long to gather, and with a copy of X in that order .85: not worth twice the memory. Asking for
-  rows before they are needed takes 13 % off the scattering (29 to 25 ms), and nothing off the gathering.
+  took 1.3 to 3.5 times as long as whole rows: indices are then walked several times. Tiles of 500 to 10000 columns of X
+  took 1.1 to 2.6 times as long to gather, and with a copy of X in that order .85: not worth twice the memory. Asking
+  for rows before they are needed takes 13 % off the scattering, and nothing off the gathering. Sums in registers take
+  40 % off the gathering (15.5 to 9 ms), and nothing off the scattering, which writes 1.6 GB: rows in whole lines took
+  12.7 instead of 15.2 ms there, and more than that on matrices of few values a row.
 - A second thread halves the gathering where it gets a core at once: both halves side by side took 10.9 ms at best, one
   of them alone 11.7, and on a busy machine both took 20 in the median. In turn, on a machine nearly idle, a sparse
   round of two threads took .74 and .77 of scipy's products, where the code before shared passes over the factors took
@@ -95,7 +106,8 @@ def ratio(case: Case, line: dict[str, Any]) -> float | None:
     if case.claim is None:
         return None
     work, _, floor = case.claim
-    return line["seconds"][work] / line["seconds"][floor]
+    times = line["seconds"]
+    return times[work] / times[floor] if floor in times else None
 
 
 def line(case: Case, result: dict[str, Any]) -> str:
@@ -126,6 +138,10 @@ def _table(case: Case, result: dict[str, Any]) -> str:
         claim = (
             f"\n{work.capitalize()} over {floor}: **{found:.2f}**, asked for at most {most} (load {result['load']}).\n"
         )
+        if case.overlapped and all(name in times for name in case.overlapped):
+            longer = max(case.overlapped, key=times.__getitem__)
+            claim += f"Its floor is the longest of what it does at once: {longer}, {shown(times[longer])}; it takes "
+            claim += f"{times[work] / times[longer]:.2f} of that.\n"
     return head + "\n".join(rows) + "\n" + claim
 
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from cofactor.local.kernels import cpu, toys
+from cofactor.local.kernels import cpu, lanes, toys
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_sweeps_are_those_of_the_compiled_kernel(problem, tol):
         cpu._solve_rows(expected, gram, cross, 50, tol, 0, len(F))
     else:
         found = cpu.hals_sweeps(F, gram, cross, 5)
-        cpu._sweep_rows(expected, F, gram, cross, 5, 0, len(F), cpu.NARROW)
+        lanes.sweep_rows(expected, F, gram, cross, 5, 0, len(F))
     np.testing.assert_array_equal(F, before)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(found[:, 1], F[:, 1])
@@ -45,15 +45,30 @@ def test_coupled_rows_are_those_of_the_compiled_kernel(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_no_bit_of_a_row_depends_on_the_width_of_blocks(rng, dtype):
-    n = cpu.MANY + 3
+def test_no_bit_of_a_row_depends_on_where_it_stands(rng, dtype):
+    n = 3 * cpu.LANE + 5
     F, B = rng.random((n, 7)).astype(dtype), rng.random((7, 12)).astype(dtype)
     gram, cross = B @ B.T, rng.random((n, 12)).astype(dtype) @ B.T
-    broad, narrow = cpu.hals_sweeps(F, gram, cross, 3), np.empty_like(F)
-    cpu._sweep_rows(narrow, F, gram, cross, 3, 0, n, cpu.NARROW)
-    np.testing.assert_array_equal(broad, narrow)
-    np.testing.assert_array_equal(cpu.hals_sweeps(F[5:40], gram, cross[5:40], 3), broad[5:40])
-    np.testing.assert_array_equal(cpu.hals_sweeps(np.asfortranarray(F), gram, cross, 3), broad)
+    whole = cpu.hals_sweeps(F, gram, cross, 3)
+    np.testing.assert_array_equal(cpu.hals_sweeps(F[5:40], gram, cross[5:40], 3), whole[5:40])
+    np.testing.assert_array_equal(cpu.hals_sweeps(np.asfortranarray(F), gram, cross, 3), whole)
+
+
+@pytest.mark.parametrize("k", [1, 4, 6, 13, 50])
+def test_sweeps_in_lanes_are_coordinate_descent(rng, k):
+    """One component after the other, each with the others as they are then; one without curvature stays."""
+    F, B = rng.random((70, k)), rng.random((k, 80))
+    B[k // 2] *= k > 4
+    gram, cross = B @ B.T, rng.random((70, k)) @ (B @ B.T) - 0.3
+    expected = F.copy()
+    for _ in range(3):
+        for j in range(k):
+            if gram[j, j] > 0:
+                expected[:, j] += (cross[:, j] - expected @ gram[j]) / gram[j, j]
+                expected[:, j] = np.maximum(expected[:, j], 0)
+    found = np.empty_like(F)
+    lanes.sweep_rows(found, F, gram, cross, 3, 0, 70)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

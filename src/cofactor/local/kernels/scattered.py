@@ -16,34 +16,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from cofactor.local.kernels.compiled import compiled
-from cofactor.local.threads import copy_rows
+from cofactor.local.kernels.lines import LINE, Lines, place
 from cofactor.types import Array
 
 AHEAD = 12
 """Values between the request for a row and its use: about as long as the third cache takes."""
 LARGE, LONG = 1 << 22, 192
 """Bytes of a matrix, and of each of its rows, from which on requests gain more than they cost."""
-LINE = 64
-"""Bytes of a line of cache."""
-
-
-def in_lines(B: Array) -> Array:
-    """Return B with rows that begin and end with a line of cache: as long as before or a little longer."""
-    (n, k), per_line = B.shape, LINE // B.itemsize
-    width = -(-k // per_line) * per_line
-    memory = np.empty((n + 1) * width, B.dtype)
-    first = -memory.ctypes.data % LINE // B.itemsize
-    out = memory[first : first + n * width].reshape(n, width)
-    copy_rows(out[:, :k], B)
-    out[:, k:] = 0  # what is there by chance may be slow to multiply
-    return out
-
-
-def _place(context: Any, builder: Any, kind: Any, A: Any, i: Any, offset: Any) -> Any:
-    """Return the address of byte ``offset`` of row i of A."""
-    matrix = context.make_array(kind)(context, builder, A)
-    row = builder.mul(i, builder.extract_value(matrix.strides, 0))
-    return builder.add(builder.ptrtoint(matrix.data, row.type), builder.add(row, offset))
 
 
 def _entry(context: Any, builder: Any, kind: Any, a: Any, e: Any) -> Any:
@@ -52,48 +31,16 @@ def _entry(context: Any, builder: Any, kind: Any, a: Any, e: Any) -> Any:
     return builder.sext(found, e.type) if isinstance(kind.dtype, types.Integer) and kind.dtype.bitwidth < 64 else found
 
 
-class _Lines:
-    """Loads, stores and sums of whole lines of numbers of one type."""
-
-    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
-        number = context.get_data_type(dtype)
-        self.size, self.builder = context.get_abi_sizeof(number), builder
-        self.kind = ir.VectorType(number, LINE // self.size)
-        self.zero = ir.Constant(self.kind, [0.0] * self.kind.count)
-
-    def all_of(self, x: Any) -> Any:
-        """Return a line of one number."""
-        word, nothing = ir.IntType(32), ir.Constant(self.kind, ir.Undefined)
-        first = self.builder.insert_element(nothing, x, word(0))
-        same = ir.Constant(ir.VectorType(word, self.kind.count), [0] * self.kind.count)
-        return self.builder.shuffle_vector(first, nothing, same)
-
-    def load(self, place: Any) -> Any:
-        """Return the line at an address."""
-        line = self.builder.load(self.builder.inttoptr(place, self.kind.as_pointer()))
-        line.align = self.size
-        return line
-
-    def store(self, line: Any, place: Any) -> None:
-        """Put a line there."""
-        self.builder.store(line, self.builder.inttoptr(place, self.kind.as_pointer())).align = self.size
-
-    def plus(self, line: Any, x: Any, other: Any) -> Any:
-        """``line + x other``, rounded once."""
-        once = ("contract",)
-        return self.builder.fadd(line, self.builder.fmul(x, other, flags=once), flags=once)
-
-
 @intrinsic
 def _request(_: Any, A: Any, i: Any, offset: Any) -> Any:
     """Ask for the line of cache at byte ``offset`` of row i of A, without waiting for it."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
-        place = builder.inttoptr(_place(context, builder, signature.args[0], *args), byte)
+        there = builder.inttoptr(place(context, builder, signature.args[0], *args), byte)
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        builder.call(prefetch, [place, word(1), word(3), word(1)])  # to write, kept in all caches, data
+        builder.call(prefetch, [there, word(1), word(3), word(1)])  # to write, kept in all caches, data
         return context.get_dummy_value()
 
     return types.void(A, types.intp, types.intp), generate
@@ -107,19 +54,17 @@ def _sum_of(lines: int) -> Any:
         """``out_0 = sum_e x_e B_(j_e)`` over the values ``begin:end``, in the lines from byte ``offset`` on."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kinds, whole = signature.args, _Lines(context, builder, B.dtype)
+            kinds, whole = signature.args, Lines(context, builder, B.dtype)
             offset, begin, end = args[2], args[5], args[6]
-            sums = [cgutils.alloca_once_value(builder, whole.zero) for _ in range(lines)]
-            for one in sums:
-                builder.store(whole.zero, one)
+            sums = [whole.sum() for _ in range(lines)]
             with cgutils.for_range_slice(builder, begin, end, begin.type(1)) as (e, _):
                 j = _entry(context, builder, kinds[3], args[3], e)
                 x = whole.all_of(_entry(context, builder, kinds[4], args[4], e))
-                row = _place(context, builder, kinds[1], args[1], j, offset)
+                row = place(context, builder, kinds[1], args[1], j, offset)
                 for i, one in enumerate(sums):
                     line = whole.load(builder.add(row, row.type(i * LINE)))
                     builder.store(whole.plus(builder.load(one), x, line), one)
-            to = _place(context, builder, kinds[0], args[0], begin.type(0), offset)
+            to = place(context, builder, kinds[0], args[0], begin.type(0), offset)
             for i, one in enumerate(sums):
                 whole.store(builder.load(one), builder.add(to, to.type(i * LINE)))
             return context.get_dummy_value()

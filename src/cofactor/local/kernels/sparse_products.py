@@ -44,7 +44,8 @@ def transpose_times(X: Data, B: Array) -> Array:
 
 
 def _gather(along: tuple[Array, Array, Array], B: Array, n: int) -> Array:
-    from cofactor.local.kernels.scattered import gather_rows, in_lines
+    from cofactor.local.kernels.lines import in_lines
+    from cofactor.local.kernels.scattered import gather_rows
 
     out, lined = np.empty((n, B.shape[1]), B.dtype), in_lines(B)
     pieces = worth(along[2].size * B.shape[1])

@@ -1,0 +1,127 @@
+"""Coordinate descent over rows, a lane of them at a time: what others leave of four components stays in registers.
+
+The file is imported by the first half-problem that is no toy, since numba has to be there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from cofactor.local.kernels.compiled import compiled
+from cofactor.local.kernels.lines import LINE, Lines, has_long_vectors, place
+from cofactor.types import Array
+
+WIDTH = 4 if has_long_vectors() else 1
+"""Lines of a lane: registers have room for four sums of so many."""
+
+
+@intrinsic
+def _improve(_: Any, T: Any, C: Any, G: Any, inverse: Any, j: Any, k: Any) -> Any:
+    """``T_j = [(C_j + sum_(p != j) G_jp T_p) / g_j]_+`` for a lane of rows and four components from j on, in turn.
+
+    What is the same for all four, the sum over all others, is one small product, in which a value that was loaded
+    serves four times; among the four, each sees the others as they are then. Of g the inverse is given: where it is 0,
+    a component stays as it was. ``G`` is minus the gram.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lane, cross, gram, inverses, j, k = args
+        whole, size, add, kinds = Lines(context, builder, T.dtype), j.type, builder.add, signature.args
+        four, zero = range(4), size(0)
+
+        def row(kind: Any, matrix: Any, i: Any) -> list[Any]:
+            first = place(context, builder, kind, matrix, i, zero)
+            return [add(first, size(LINE * a)) for a in range(WIDTH)]
+
+        def weight(b: int, p: Any) -> Any:
+            at = place(context, builder, kinds[2], gram, add(j, size(b)), builder.mul(p, size(whole.size)))
+            return whole.all_of(whole.number(at))
+
+        sums = [[whole.sum() for _ in range(WIDTH)] for _ in four]
+        for b, its in enumerate(sums):
+            for one, spot in zip(its, row(kinds[1], cross, add(j, size(b))), strict=True):
+                builder.store(whole.load(spot), one)
+
+        for begin, end in ((zero, j), (add(j, size(4)), k)):
+            with cgutils.for_range_slice(builder, begin, end, size(4)) as (p, _):
+                lines = [[whole.load(spot) for spot in row(kinds[0], lane, add(p, size(c)))] for c in four]
+                for b, its in enumerate(sums):
+                    weights = [weight(b, add(p, size(c))) for c in four]
+                    for a, one in enumerate(its):
+                        group = builder.fmul(weights[0], lines[0][a])
+                        for w, line in zip(weights[1:], lines[1:], strict=True):
+                            group = whole.plus(group, w, line[a])
+                        builder.store(builder.fadd(builder.load(one), group), one)
+        spots = [row(kinds[0], lane, add(j, size(b))) for b in four]
+        values = [[whole.load(spot) for spot in its] for its in spots]
+        for b in four:
+            scale = whole.all_of(whole.number(place(context, builder, kinds[3], inverses, add(j, size(b)), zero)))
+            others = [(c, weight(b, add(j, size(c)))) for c in four if c != b]
+            for a in range(WIDTH):
+                rest = builder.load(sums[b][a])
+                for c, w in others:
+                    rest = whole.plus(rest, w, values[c][a])
+                values[b][a] = whole.moved(values[b][a], builder.fmul(rest, scale), scale)
+                whole.store(values[b][a], spots[b][a])
+        return context.get_dummy_value()
+
+    n = types.intp
+    return types.void(T, C, G, inverse, n, n), generate
+
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def sweep_rows(out: Array, F: Array, gram: Array, cross: Array, sweeps: int, first: int, last: int) -> None:
+    """``out`` are rows ``first:last`` of F after the sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0.
+
+    A lane is transposed, so that every instruction works on many rows at once. Padding makes each row's arithmetic the
+    same wherever it stands: stacking clients changes no bit.
+    """
+    k = F.shape[1]
+    padded, size = (k + 3) // 4 * 4, WIDTH * LINE // F.itemsize
+    G = np.zeros((padded, padded), F.dtype)
+    inverse = np.zeros((padded, 1), F.dtype)
+    for j in range(k):
+        for p in range(k):
+            G[j, p] = -gram[j, p]
+        if gram[j, j] > 0:
+            inverse[j, 0] = 1 / gram[j, j]
+    T, C = _lanes(padded, size, F), _lanes(padded, size, F)
+    for start in range(first, last, size):
+        rows = min(size, last - start)
+        _turn_in(T, F, start, rows)
+        _turn_in(C, cross, start, rows)
+        for _ in range(sweeps):
+            for j in range(0, padded, 4):
+                _improve(T, C, G, inverse, j, padded)
+        _turn_out(out, T, start, rows)
+
+
+@compiled(error_model="numpy")
+def _lanes(k: int, size: int, like: Array) -> Array:
+    """Return k lanes of zeros that begin with a line of cache."""
+    memory = np.zeros(k * size + LINE, like.dtype)
+    first = -memory.ctypes.data % LINE // like.itemsize
+    return memory[first : first + k * size].reshape(k, size)
+
+
+@compiled(error_model="numpy")
+def _turn_in(T: Array, F: Array, start: int, rows: int) -> None:
+    """``T = F[start : start + rows]^T``; a loop of its own, one array at a time, takes half as long."""
+    for r in range(rows):
+        row = F[start + r]
+        for j in range(F.shape[1]):
+            T[j, r] = row[j]
+
+
+@compiled(error_model="numpy")
+def _turn_out(F: Array, T: Array, start: int, rows: int) -> None:
+    """``F[start : start + rows] = T^T``."""
+    for r in range(rows):
+        row = F[start + r]
+        for j in range(F.shape[1]):
+            row[j] = T[j, r]

@@ -1,0 +1,175 @@
+"""Products of a dense matrix with a thin one, sums in registers: where vectors are as long as a line of cache.
+
+BLAS turns what it multiplies into an order of its own first, which takes as long as few columns of a product, and may
+know only shorter vectors: at 10 columns these kernels take a third of its time, at 50 half. The file is imported by the
+first product that is large enough, since numba has to be there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from cofactor.local.kernels.compiled import compiled
+from cofactor.local.kernels.lines import LINE, Lines, in_lines, place
+from cofactor.local.threads import by_rows, over_rows
+from cofactor.types import Array
+
+WIDTH = 4
+"""Rows, or lines of a row, that are multiplied at once, each by up to five columns: registers have room for that."""
+PANEL = 1 << 18
+"""Bytes of the factor that stay in the second cache while rows pass by."""
+ROWS = 128
+"""Rows of which a few lines each stay in the first cache for all columns of the codes; sums of them are added up."""
+
+
+def times_factor(X: Array, H: Array) -> Array:
+    """``X H^T`` (n x k); rows are shared, up to the last three, which BLAS multiplies."""
+    (n, m), k = X.shape, H.shape[0]
+    step, whole = LINE // X.itemsize, n // WIDTH * WIDTH
+    panel = max(PANEL // (k * LINE), 8) * step
+    cuts = [*range(0, m - step + 1, panel), m]  # the last ones fill a line at least
+    out = np.zeros((n, k), X.dtype)
+    np.matmul(X[whole:], H.T, out=out[whole:])
+    for first, last in pairwise(cuts):
+        some = _ended(H[:, first:last])
+        over_rows(partial(_dot_rows, X, some, out, first, last), whole, (last - first) * k, WIDTH)
+    return out
+
+
+def transpose_times_codes(X: Array, W: Array) -> Array:
+    """``W^T X`` (k x m); columns are shared."""
+    (n, m), k = X.shape, W.shape[1]
+    tile = WIDTH * LINE // X.itemsize
+    tiles, codes = -(-m // tile), by_rows(W)
+    out = np.empty((k, tiles * tile), X.dtype)
+    over_rows(lambda start, stop: _add_rows(X, codes, out, start, stop), tiles, n * k * tile)
+    whole = m // tile * tile
+    return out if whole == m else np.concatenate([out[:, :whole], out[:, whole - m :]], axis=1)
+
+
+def _ended(H: Array) -> Array:
+    """Return H (k x m) in whole lines; what does not fill the last one is at its end, behind zeros."""
+    step = LINE // H.itemsize
+    whole = H.shape[1] // step * step
+    lines = [H[:, :whole]]
+    if whole < H.shape[1]:
+        lines += [np.zeros((len(H), whole + step - H.shape[1]), H.dtype), H[:, whole:]]
+    return in_lines(np.concatenate(lines, axis=1))
+
+
+def _dots_of(columns: int) -> Any:
+    """Return an instruction for some rows of X and so many of H."""
+
+    @intrinsic
+    def dots(_: Any, out: Any, i: Any, X: Any, begin: Any, end: Any, H: Any, c: Any) -> Any:
+        """``out_(i + a, c + b) += <X_(i + a), H_(c + b)>``, of X the bytes ``begin:end`` of a row."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to, i, given, begin, end, factor, c = args
+            whole, size, kinds = Lines(context, builder, X.dtype), begin.type, signature.args
+            add, zero = builder.add, begin.type(0)
+            rows = [place(context, builder, kinds[2], given, add(i, size(a)), begin) for a in range(WIDTH)]
+            others = [place(context, builder, kinds[5], factor, add(c, size(b)), zero) for b in range(columns)]
+            sums = [[whole.sum() for _ in others] for _ in rows]
+
+            def step(at: Any, line: Any) -> None:
+                loaded = [whole.load(add(other, line)) for other in others]
+                for row, its in zip(rows, sums, strict=True):
+                    x = whole.load(add(row, at))
+                    for one, other in zip(its, loaded, strict=True):
+                        builder.store(whole.plus(builder.load(one), x, other), one)
+
+            length = builder.sub(end, begin)
+            lines = builder.sub(builder.udiv(add(length, size(LINE - 1)), size(LINE)), size(1))
+            with cgutils.for_range(builder, lines) as loop:
+                at = builder.mul(loop.index, size(LINE))
+                step(at, at)
+            step(builder.sub(length, size(LINE)), builder.mul(lines, size(LINE)))
+            for a, its in enumerate(sums):
+                for b, one in enumerate(its):
+                    offset = builder.mul(add(c, size(b)), size(whole.size))
+                    whole.add_to(place(context, builder, kinds[0], to, add(i, size(a)), offset), builder.load(one))
+            return context.get_dummy_value()
+
+        n = types.intp
+        return types.void(out, n, X, n, n, H, n), generate
+
+    return dots
+
+
+def _sums_of(columns: int) -> Any:
+    """Return an instruction for some lines of rows of X and so many columns of W."""
+
+    @intrinsic
+    def sums(_: Any, out: Any, c: Any, to: Any, W: Any, X: Any, offset: Any, first: Any, last: Any) -> Any:
+        """``out_(c + b) += sum_i W_(i, c + b) X_i`` over rows ``first:last``, from byte ``offset`` of X on."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            made, c, to, codes, given, offset, first, last = args
+            whole, size, kinds, add = Lines(context, builder, X.dtype), c.type, signature.args, builder.add
+            places = [place(context, builder, kinds[0], made, add(c, size(b)), to) for b in range(columns)]
+            spots = [[add(row, size(LINE * a)) for a in range(WIDTH)] for row in places]
+            totals = [[whole.sum() for _ in row] for row in spots]
+            with cgutils.for_range_slice(builder, first, last, size(1)) as (i, _):
+                row = place(context, builder, kinds[4], given, i, offset)
+                lines = [whole.load(add(row, size(LINE * a))) for a in range(WIDTH)]
+                code = place(context, builder, kinds[3], codes, i, builder.mul(c, size(whole.size)))
+                for b, its in enumerate(totals):
+                    w = whole.all_of(whole.number(add(code, size(whole.size * b))))
+                    for one, line in zip(its, lines, strict=True):
+                        builder.store(whole.plus(builder.load(one), w, line), one)
+            for its, row in zip(totals, spots, strict=True):
+                for one, spot in zip(its, row, strict=True):
+                    whole.store(builder.fadd(whole.load(spot), builder.load(one)), spot)
+            return context.get_dummy_value()
+
+        n = types.intp
+        return types.void(out, n, n, W, X, n, n, n), generate
+
+    return sums
+
+
+_five_dots, _two_dots, _one_dot = _dots_of(5), _dots_of(2), _dots_of(1)
+_five_sums, _two_sums, _one_sum = _sums_of(5), _sums_of(2), _sums_of(1)
+
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def _dot_rows(X: Array, H: Array, out: Array, first: int, last: int, start: int, stop: int) -> None:
+    """Add ``X[start:stop, first:last] H^T`` to rows of ``out``; H is in lines."""
+    k, begin, end = out.shape[1], first * X.itemsize, last * X.itemsize
+    for i in range(start, stop, WIDTH):
+        c = 0
+        while k - c >= 5:
+            _five_dots(out, i, X, begin, end, H, c)
+            c += 5
+        while k - c >= 2:
+            _two_dots(out, i, X, begin, end, H, c)
+            c += 2
+        if k > c:
+            _one_dot(out, i, X, begin, end, H, c)
+
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def _add_rows(X: Array, W: Array, out: Array, first: int, last: int) -> None:
+    """``out = W^T X`` in tiles ``first:last`` of columns; what does not fill the last one is at its end."""
+    (n, k), tile = W.shape, WIDTH * LINE
+    out[:, first * tile // X.itemsize : last * tile // X.itemsize] = 0
+    for start in range(0, n, ROWS):
+        stop = min(start + ROWS, n)
+        for to in range(first * tile, last * tile, tile):
+            offset, c = min(to, X.shape[1] * X.itemsize - tile), 0
+            while k - c >= 5:
+                _five_sums(out, c, to, W, X, offset, start, stop)
+                c += 5
+            while k - c >= 2:
+                _two_sums(out, c, to, W, X, offset, start, stop)
+                c += 2
+            if k > c:
+                _one_sum(out, c, to, W, X, offset, start, stop)
