@@ -208,7 +208,7 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     compares = alike and not job.config.apart and is_small(inputs.data, config.rank, job.place)
     streams = job.plan.stream is not None
     keys, asked = keys_of(job, folder), job.prepared.asked
-    journal = Journal(job.place, folder, job.names, job.method, callbacks, streams, keys, asked)
+    journal = Journal(job.place, folder, job.names, config, job.method, callbacks, streams, keys, asked)
     if streams:
         journal.begin(0)  # a stream has no checkpoint: it begins anew
     known: Any = [own or [None] * len(inputs.names) for own in (inputs.held, inputs.rows, inputs.scales)]

@@ -12,6 +12,7 @@ from cofactor.assurance.writing import Signed, Writer
 from cofactor.engines.contract import Answer, Callback
 from cofactor.engines.history import Round
 from cofactor.jobs import uploads
+from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
 from cofactor.method import Method
@@ -36,6 +37,7 @@ class Journal:
     place: Place
     folder: RunFolder
     names: Sequence[str]
+    config: Config
     method: Method
     callbacks: Sequence[Callback] = ()
     streams: bool = False
@@ -50,8 +52,8 @@ class Journal:
             self.place.alone("the run folder", self._check_open)
 
     def _check_open(self) -> None:
-        began, now = self.folder.manifest(), self.folder.config()
-        for name, kept in (("secure", now.secure), ("keys", now.keys)):
+        began = self.folder.manifest()
+        for name, kept in (("secure", self.config.secure), ("keys", self.config.keys)):
             if began["config"].get(name) and not kept:
                 raise CofactorError(
                     f"{self.folder.path}: expected {name} as the run began, found none in run.toml: what its manifest "
