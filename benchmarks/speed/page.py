@@ -26,18 +26,20 @@ LIMITS = """## Where the limits are
   squares), and packs X first. GFlop/s of `X H^T` and `W^T X`, ours and BLAS, one thread: 1048 x 1000, k = 10, float32
   177 and 226, 77 and 69; 20000 x 2000, k = 10, float32 93 and 86, 46 and 46; k = 50, float32 155 and 173, 96 and 101;
   float64 77 and 85, 46 and 47; 5000 x 5000, k = 100, float64 94 and 96, 57 and 57. What is left of a round grows beside
-  them: 1.11 of our own products in double precision and 1.17 in single, .63 and .64 of numpy's (CPU beside other work).
+  them: 1.10 of our own products in double precision and 1.13 in single, .63 and .62 of numpy's (CPU beside other work).
 - A sketched round (`dsanls`) of k = 30 components and d = 180 sketched columns has one sweep, which is k / d = 17 % of
   the multiplications of its products, and the gram of the codes for its loss, as many again. At the speed of BLAS these
   two alone make it 1.3. In microseconds of 1700, by BLAS: products 1000, the sweep 220 (of which 130 turn blocks), the
   loss 150, generators for the sketches 80, the anchor 50, the rest Python. Ten iterations under one clock gave 1.63,
-  1.63 and 1.69 of numpy's products before own kernels, and 1.39 with them (27.3 of 19.6 ms, CPU beside other work);
-  single calls of a millisecond had given 1.4 to 3.7 for the same code.
+  1.63 and 1.69 of numpy's products before own kernels, and 1.26 with them (24.4 of 19.3 ms in the median of 15, 1.22 of
+  minima, CPU beside other work; 2 of our own products); single calls of a millisecond had given 1.4 to 3.7 for the same
+  code.
 - A round from disk multiplies every value 2k times; blocks are of 4 MB, which stay in cache from the read to both
-  products (of 1, 2 and 8 MB it takes 1.9, 1.3 and 1.1 times as much of the processor). Reading a GB takes .1 s of the
-  processor 32 MB at a time and .06 s 4 MB at a time, the products of k = 10 took .17 s by BLAS and take .065 s, and
-  sweeps, sums and Python .04. A round of k = 2, 5, 10 and 20 takes 1.26, 1.41, 1.77 and 2.5 times the processor's time
-  of reading 32 MB at a time, which two cores share: at most k = 20 can come near 1.3 of reading there.
+  products (of 1, 2 and 8 MB it takes 1.9, 1.3 and 1.1 times as much of the processor). Of a file of 1 GB reading takes
+  .12 s of the processor 32 MB at a time and .09 s 4 MB at a time, and a round at k = 10 .195 s (.30 with BLAS), at
+  k = 20 .26 (.39), which two cores share: 1.6 and 2.1 of reading by one. In turn, eight times while nobody else was
+  there, reading took .122 s of the wall and a round of two threads at k = 10 .128 s: 1.05. Beside other processes it
+  took 1.4 to 1.6 of it, where the code before took 1.9 to 2.2.
 - On text the end of a fit depends on the start by some hundredths of a percent: fifteen ways to make one from singular
   vectors ended between .2 % below and .13 % above scikit-learn's error on four matrices of text, and none of them was
   below it on all four. What was not reached within 200 rounds is said to be so.
@@ -64,9 +66,9 @@ LIMITS = """## Where the limits are
 - Threads get equal halves, so that the slower core decides. Both tables of two threads were measured twice: beside
   other processes (load 2.3) they gave 1.02 and 1.24, two threads no faster than one, and then, at load 1.2, what they
   show. Another sparse run gave 1.25 beside a process that had one of the two cores.
-- Where a sparse round of one thread goes, in ms of 92: gathering 22, scattering 24, sweeps 24, three grams 7, the rest
-  are passes over the two factors. Of a dense one in double precision, of 219: products 198, sweeps 14, gram 3, passes
-  over the codes 2, all else 2.
+- Where a sparse round of one thread goes, in ms of 47: scattering 15, sweeps 10, gathering 10, three grams 5, turning
+  factors into another order 3, the rest are passes over the two factors. On two threads, 20 times in turn while
+  nobody else was there, it took 30.5 ms in the median and 28.9 at least, of 50.9 and 49.5 by scipy: .60 and .58.
 - The dense tables of one thread are single runs on an idle machine. On busy ones seven in double precision gave 1.08 to
   1.10 and once 1.20, five in single precision 1.10 to 1.13. Three runs of the sparse table of two threads gave .66, .69
   and .72 there.

@@ -47,8 +47,8 @@ def test_threads_change_no_bit(dtype, monkeypatch):
 
 
 @pytest.mark.parametrize("turn", [np.asfortranarray, lambda X: X[:, ::2], lambda X: X.astype(np.float32)])
-def test_what_own_kernels_do_not_take_goes_to_blas(turn, monkeypatch):
-    """Other orders, rows that lie apart, another type than that of the factor."""
+def test_other_orders_and_types(turn, monkeypatch):
+    """Columns one after the other are multiplied the other way round; BLAS has what lies apart or has another type."""
     monkeypatch.setattr(dense_products, "LEAST", 1)
     monkeypatch.setattr(lines, "has_long_vectors", lambda: True)
     X, H, W = made(40, 200, 5, np.float64)

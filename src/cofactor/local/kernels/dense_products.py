@@ -21,32 +21,36 @@ def times_factor(X: Array, H: Array) -> Array:
     BLAS is a fifth faster in double precision when the long side of X is the one it streams along, as
     ``(H X^T)^T``; in single precision it is the other way round.
     """
-    if _is_thin(X, H, len(H)):
+    if (way := _own_way(X, H, len(H))) is not None:
         from cofactor.local.kernels import thin
 
-        return thin.times_factor(X, H)
+        return thin.times_factor(X, H) if way == "rows" else thin.transpose_times_codes(X.T, H.T).T
     return product(X, H.T) if X.dtype == np.float32 else _times_columns(H, X.T).T
 
 
 def times_codes(X: Array, W: Array) -> Array:
     """``X^T W`` (m x k), as ``(W^T X)^T``: up to a third faster by BLAS, for the same reason."""
-    if _is_thin(X, W, W.shape[1]):
+    if (way := _own_way(X, W, W.shape[1])) is not None:
         from cofactor.local.kernels import thin
 
-        return thin.transpose_times_codes(X, W).T
+        return thin.transpose_times_codes(X, W).T if way == "rows" else thin.times_factor(X.T, W.T)
     return _times_columns(W.T, X).T
 
 
-def _is_thin(X: Array, B: Array, k: int) -> bool:
-    """Whether own kernels are faster: where vectors are long."""
-    n, m = X.shape
-    if not (n * m * k >= LEAST and n >= ROWS and m * X.itemsize >= BYTES and k <= THIN):
-        return False
-    if not (X.flags.c_contiguous and X.dtype == B.dtype and X.dtype in (np.float32, np.float64)):
-        return False
+def _own_way(X: Array, B: Array, k: int) -> str | None:
+    """Return whether X lies by "rows" or by "columns" for own kernels; None where these are not faster.
+
+    That is so where vectors are short, and where there is little to multiply.
+    """
+    if X.size * k < LEAST or k > THIN or X.dtype != B.dtype or X.dtype not in (np.float32, np.float64):
+        return None
+    way = "rows" if X.flags.c_contiguous else "columns" if X.flags.f_contiguous else None
+    n, m = X.shape if way == "rows" else X.shape[::-1]
+    if way is None or n < ROWS or m * X.itemsize < BYTES:
+        return None
     from cofactor.local.kernels import lines
 
-    return lines.has_long_vectors()
+    return way if lines.has_long_vectors() else None
 
 
 def _times_columns(A: Array, B: Array) -> Array:
