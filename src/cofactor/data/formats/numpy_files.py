@@ -14,7 +14,7 @@ from cofactor.data.formats.table import Options, Table, choose, did_you_mean, nu
 from cofactor.data.formats.zipped import Header, header, members, open_npz
 from cofactor.types import Array, Data, DataError
 
-SMALL_BYTES = 4 << 20
+SMALL_BYTES = 8 << 20
 """Blocks of a file of rows one after the other: where a read costs its bytes alone, a block had best stay in cache."""
 FEATURE_KEYS = ("feature_names", "features", "columns", "var_names")
 ROW_KEYS = ("row_names", "rows", "index", "obs_names")
