@@ -34,12 +34,11 @@ LIMITS = """## Where the limits are
   1.63 and 1.69 of numpy's products before own kernels, and 1.26 with them (24.4 of 19.3 ms in the median of 15, 1.22 of
   minima, CPU beside other work; 2 of our own products); single calls of a millisecond had given 1.4 to 3.7 for the same
   code.
-- A round from disk multiplies every value 2k times; blocks are of 4 MB, which stay in cache from the read to both
-  products (of 1, 2 and 8 MB it takes 1.9, 1.3 and 1.1 times as much of the processor). Of a file of 1 GB reading takes
-  .12 s of the processor 32 MB at a time and .09 s 4 MB at a time, and a round at k = 10 .195 s (.30 with BLAS), at
-  k = 20 .26 (.39), which two cores share: 1.6 and 2.1 of reading by one. In turn, eight times while nobody else was
-  there, reading took .122 s of the wall and a round of two threads at k = 10 .128 s: 1.05. Beside other processes it
-  took 1.4 to 1.6 of it, where the code before took 1.9 to 2.2.
+- A round from disk multiplies every value 2k times; blocks are of 8 MB, which stay in the last cache from the read to
+  both products (4 MB take a tenth longer, 12 MB a quarter on one thread). Two threads read no faster than memory
+  allows (4 GB: .137 s by one, .095 by two). Of a file of 4 GB a round of two threads took 1.01 of reading it once by
+  one at k = 2, 1.07 at k = 5, and 1.34 to 1.66 at k = 10, where reading itself took .16 to .21 s; of 1 GB 1.02 to 1.06
+  at k = 10. With BLAS in the place of own kernels, in blocks of 4 MB, it had been 2.1 to 3.3.
 - On text the end of a fit depends on the start by some hundredths of a percent: fifteen ways to make one from singular
   vectors ended between .2 % below and .13 % above scikit-learn's error on four matrices of text, and none of them was
   below it on all four. What was not reached within 200 rounds is said to be so.
@@ -58,34 +57,24 @@ LIMITS = """## Where the limits are
   for rows before they are needed takes 13 % off the scattering, and nothing off the gathering. Sums in registers take
   40 % off the gathering (15.5 to 9 ms), and nothing off the scattering, which writes 1.6 GB: rows in whole lines took
   12.7 instead of 15.2 ms there, and more than that on matrices of few values a row.
-- A second thread halves the gathering where it gets a core at once: both halves side by side took 10.9 ms at best, one
-  of them alone 11.7, and on a busy machine both took 20 in the median. In turn, on a machine nearly idle, a sparse
-  round of two threads took .74 and .77 of scipy's products, where the code before shared passes over the factors took
-  .91 and .95; the table above is of a machine that had nothing else to do. Of 53 ms the scattering takes 15, the
-  sweeps 14, the gathering 13, three grams 5, and 6 are one thread's.
-- Threads get equal halves, so that the slower core decides. Both tables of two threads were measured twice: beside
-  other processes (load 2.3) they gave 1.02 and 1.24, two threads no faster than one, and then, at load 1.2, what they
-  show. Another sparse run gave 1.25 beside a process that had one of the two cores.
+- Threads get equal halves, so that the slower core decides: beside other processes (load 2.3) both tables of two
+  threads gave 1.02 and 1.24, two threads no faster than one. The tables above are of a machine that had nothing else to
+  do; one of six runs of the dense one gave .70 there, the others .55.
 - Where a sparse round of one thread goes, in ms of 47: scattering 15, sweeps 10, gathering 10, three grams 5, turning
   factors into another order 3, the rest are passes over the two factors. On two threads, 20 times in turn while
   nobody else was there, it took 30.5 ms in the median and 28.9 at least, of 50.9 and 49.5 by scipy: .60 and .58.
-- The dense tables of one thread are single runs on an idle machine. On busy ones seven in double precision gave 1.08 to
-  1.10 and once 1.20, five in single precision 1.10 to 1.13. Three runs of the sparse table of two threads gave .66, .69
-  and .72 there.
-- Dense products are shared by our threads, and BLAS has one: by two threads of BLAS the products above took 37 + 35 ms
-  of the wall in single precision, by two of ours 30 + 29 (one thread: 62 + 55), and a round 88 and 70 ms (126), .55 of
-  one thread. The table of threads above is one run of seven: .54 to .72, where two of BLAS took .61 and
-  .77.
+- Dense products are shared by our threads, and BLAS has one.
 - A round on an H200 of 70000 x 784 pixels, k = 50, takes 2.4 to 2.7 ms, of which the device is busy for 1.8. The server
   looks at the loss of every round, so that only parts of a round are CUDA graphs.
 - Ten clients begin by default at one upload of what each finds alone, which saves rounds, not seconds. Whole fits of
-  ten clients over those of one, to their own ends, one thread, CPU beside other work, even and sorted by label: digits
-  2.7 and 2.6 (rounds of a millisecond), `cbcl_faces` (by brightness) 1.1 and 1.6, newsgroups tf-idf 1.6 and 2.1, counts
-  1.5 and 1.4, `tdt2_top30` .6 and .6, MNIST .6 and .5. Stepped as one they would take 1.7, 1.3 and 1.6 at most, and no
-  longer be those of other engines to the bit.
-- A round takes .4 to .7 ms where there is little to multiply, most of it in Python; an iteration of scikit-learn's
-  loop takes .02 to .08 there. To its final error (CPU, beside other work): `iris` 3.4, `tic_tac_toe` 2.8, `wine` 2.3,
-  `tcga_breast_mirna` 2.1, `tcga_breast_mrna` 1.5 and `gene_all_aml` 1.4 times its time, which is 2 to 14 ms.
+  ten clients over those of one, to their own ends, one thread, CPU of an idle machine, even and sorted by their
+  strongest component: digits 2.0 and 2.2 (28 ms for one; half of the 58 is the search of summaries), `cbcl_faces` 1.65
+  and 1.63, newsgroups tf-idf 1.04 and .89, counts 1.47 and 1.77, `tdt2_top30` 1.48 and 1.12, MNIST .95 and .76.
+  Small clients are stepped side by side, each with its own products, so that they are those of other engines to the
+  bit.
+- A round takes .2 to .5 ms where there is little to multiply, most of it in Python; an iteration of scikit-learn's
+  loop takes .02 to .08 there. Of the data above it is sooner at its final error only on `gene_all_aml`: 8.2 ms, where
+  one client takes 10.0 (ten fits under one clock).
 """
 GROWTH = """## Growth
 
