@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.engines.history import Round
+from cofactor.kinds.passports import LAST_ROUNDS
 from cofactor.method import Method
 from cofactor.plan import Plan
 from cofactor.types import Array, Shared
@@ -28,8 +29,6 @@ RETRACTED = 10
 """So many rounds in a row that were taken back say that nothing can be gained; fewer only that steps were too long."""
 MANY = 200
 """A tolerance is for a few rounds, means of losses that are estimates are of many: at 1e-4, 1 % of the error."""
-RECENT = 5
-"""Of so many rounds the factors are kept: how far components have come in the last ones says how settled they are."""
 TRAIL = "trail"
 """Where a saved state keeps them, in the memory of the server."""
 
@@ -59,7 +58,7 @@ class Over:
         self.first = math.inf if self.traits.running and not plan.stream else 0
         self.trail = Trail(math.ceil(WINDOW * every))
         self.before: Array | None = None
-        self.recent: deque[Array] = deque(maxlen=RECENT)
+        self.recent: deque[Array] = deque(maxlen=LAST_ROUNDS)
         self.precision = 0.0
         self.lines: list[Round] = []
 

@@ -23,6 +23,7 @@ from cofactor.types import Array, CofactorError, Data, Message
 
 FOUND = 0.8
 LAST_ROUNDS = 5
+"""How far components have come in so many rounds says how settled they are."""
 RESTARTS = 4
 
 
