@@ -59,7 +59,7 @@ LIMITS = """## Where the limits are
   12.7 instead of 15.2 ms there, and more than that on matrices of few values a row.
 - Threads get equal halves, so that the slower core decides: beside other processes (load 2.3) both tables of two
   threads gave 1.02 and 1.24, two threads no faster than one. The tables above are of a machine that had nothing else to
-  do; one of six runs of the dense one gave .70 there, the others .55.
+  do; one of five runs of the dense one gave .70 there, the others .55.
 - Where a sparse round of one thread goes, in ms of 47: scattering 15, sweeps 10, gathering 10, three grams 5, turning
   factors into another order 3, the rest are passes over the two factors. On two threads, 20 times in turn while
   nobody else was there, it took 30.5 ms in the median and 28.9 at least, of 50.9 and 49.5 by scipy: .60 and .58.
