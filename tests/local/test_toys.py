@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from cofactor.local.kernels import cpu, lanes, toys
+from cofactor.local.kernels import coupled, cpu, lanes, toys
 
 
 @pytest.fixture
@@ -33,15 +33,45 @@ def test_sweeps_are_those_of_the_compiled_kernel(problem, tol):
 
 
 def test_coupled_rows_are_those_of_the_compiled_kernel(rng):
-    V, B = rng.random((2, 6, 4)), rng.random((2, 9))
+    V, B = rng.random((2, 6, 4)), rng.random((3, 2, 9))
     grams = V.transpose(0, 2, 1) @ V
     grams[1, 2] = grams[1, :, 2] = 0
-    given = grams, B @ B.T, rng.random((2, 4, 2)) - 0.1
-    C = rng.random((2, 4, 2))
+    given = grams, B @ B.transpose(0, 2, 1), rng.random((3, 2, 4, 2)) - 0.1
+    C = rng.random((3, 2, 4, 2))
     found, expected = C.copy(), C.copy()
     cpu.hals_metric(found, *given, 4)
-    cpu._metric(expected, *given, 4)
+    coupled.metric(expected, *given, 4)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("runs", "c", "r", "k"), [(1, 1, 1, 1), (1, 11, 6, 5), (3, 3, 9, 4), (9, 1, 5, 13), (2, 8, 8, 8)]
+)
+def test_rows_coupled_in_lanes_are_coordinate_descent(rng, runs, c, r, k):
+    """One number after the other, each with all others as they are then; one without curvature stays."""
+    V, B = rng.random((c, 2 * r, r)), rng.random((runs, k, 2 * k))
+    V[0, :, r // 2] *= r > 1
+    B[0, k // 2] *= k > 1
+    G, K = V.transpose(0, 2, 1) @ V, B @ B.transpose(0, 2, 1)
+    C, cross = rng.random((runs, c, r, k)), G @ (rng.random((runs, c, r, k)) - 0.3)
+    expected = C.copy()
+    for run, j, _ in np.ndindex(runs, c, 3):
+        D = expected[run, j]
+        for i, e in np.ndindex(r, k):
+            if G[j, i, i] > 0 and K[run, e, e] > 0:
+                rest = cross[run, j, i, e] - G[j, i] @ D @ K[run, :, e]
+                D[i, e] = max(D[i, e] + rest / (G[j, i, i] * K[run, e, e]), 0)
+    coupled.metric(C, G, K, cross, 3)
+    np.testing.assert_allclose(C, expected, rtol=1e-8, atol=1e-9)
+
+
+def test_no_bit_of_a_run_depends_on_the_others(rng):
+    F, B = rng.random((5, 40, 7)), rng.random((5, 7, 12))
+    gram, cross = B @ B.transpose(0, 2, 1), rng.random((5, 40, 12)) @ B.transpose(0, 2, 1)
+    together = cpu.hals_runs(F, gram, cross, 3)
+    for run in range(5):
+        alone = cpu.hals_runs(F[run : run + 1], gram[run : run + 1], cross[run : run + 1], 3)
+        np.testing.assert_array_equal(alone[0], together[run])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

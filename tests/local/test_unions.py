@@ -6,10 +6,11 @@ import pytest
 from cofactor import run
 from cofactor.combine import summaries
 from cofactor.local import unions
+from cofactor.local.descents import Descents
 from cofactor.local.refit import refit
 from cofactor.local.stacked import Stacked, stacked
 from cofactor.local.stats import squares
-from cofactor.local.unions import Descent, search
+from cofactor.local.unions import search
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
 
@@ -59,10 +60,10 @@ def test_drawn_rows_of_empty_and_padded_summaries_are_zero(union):
 
 def test_free_codes_start_where_the_others_ended_and_only_go_down(union):
     held = stacked(union)
-    cone = Descent(held, np.random.default_rng(0).uniform(size=(5, 30))).advance(40)
+    cone = Descents.of(held, [np.random.default_rng(0).uniform(size=(5, 30))]).advance(40)
     free = cone.freed(4, np.random.default_rng(0))
-    before = free.codes(0)
-    assert before == pytest.approx(cone.codes(0), rel=0.05)
+    (before,) = free.codes(0)
+    assert before == pytest.approx(cone.codes(0)[0], rel=0.05)
     assert free.advance(40).loss < 0.97 * before
 
 
@@ -96,22 +97,22 @@ def test_a_search_gets_out_of_a_minimum_in_which_one_component_is_two_and_two_ar
     W = rng.exponential(size=(4, 30, 6)) * (rng.uniform(size=(4, 30, 6)) < 0.4)
     union = Stacked(W @ H + 0.02 * rng.exponential(size=(4, 30, 40)), np.tile(np.eye(30), (4, 1, 1)))
     half = np.arange(40) % 2 == 0
-    stuck = Descent(union, np.vstack([H[0] * half, H[0] * ~half, H[1:4], H[4] + H[5]])).advance(200)
-    planted = Descent(union, H.copy()).advance(200)
+    stuck = Descents.of(union, [np.vstack([H[0] * half, H[0] * ~half, H[1:4], H[4] + H[5]])]).advance(200)
+    planted = Descents.of(union, [H]).advance(200)
     assert stuck.loss > 3 * planted.loss
     assert unions._renewed(stuck, 6).advance(60).loss < 1.05 * planted.loss
 
 
 def test_a_run_in_which_nothing_pays_stays_as_it_is(union):
-    best = Descent(stacked(union), np.random.default_rng(0).uniform(size=(1, 30))).advance(60)
+    best = Descents.of(stacked(union), [np.random.default_rng(0).uniform(size=(1, 30))]).advance(60)
     assert unions._renewed(best, 6) is best
 
 
 def test_a_start_is_searched_briefly_and_ends_near_the_thorough_one(union, monkeypatch):
     """It takes a quarter of the iterations less, and those on all clients are few."""
     taken = []
-    codes = Descent.codes
-    monkeypatch.setattr(Descent, "codes", lambda run, sweeps: taken.append(1) or codes(run, sweeps))
+    improve = Descents._improve_codes
+    monkeypatch.setattr(Descents, "_improve_codes", lambda runs, sweeps: taken.extend(runs.F) or improve(runs, sweeps))
     losses, counts = [], []
     for iterations in (200, 0):
         found = search(union, 5, seed=0, restarts=24, iterations=iterations)

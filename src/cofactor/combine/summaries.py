@@ -19,9 +19,9 @@ from cofactor.combine.align import Lap
 from cofactor.combine.consensus import DENSITY, agree
 from cofactor.files import undamaged
 from cofactor.local import unions
+from cofactor.local.descents import Descents
 from cofactor.local.stacked import Summary, stacked
 from cofactor.local.told import counted
-from cofactor.local.unions import Descent
 from cofactor.types import Array, CofactorError
 
 ALONE = 100
@@ -138,7 +138,7 @@ def agreed(summaries: Sequence[Summary], rank: int, *, starts: int = 100, densit
 
     found = agree(list(map(counted(start, starts, "starts"), seeds)), density=density)
     union = stacked(summaries)
-    descent = Descent(union, found.factor)
+    descent = Descents.of(union, [found.factor])
     descent.codes(SWEEPS)
     descent.advance(REFITTED)
     known = np.full(rank, np.nan)
@@ -148,4 +148,4 @@ def agreed(summaries: Sequence[Summary], rank: int, *, starts: int = 100, densit
 
 def loss(summaries: Sequence[Summary], H: Array) -> float:
     """Return ``min_C sum_j tr((H_j - C_j H)^T G_j (H_j - C_j H))``: what H misses of the summaries."""
-    return Descent(stacked(summaries), H.astype(np.float64)).codes(SWEEPS)
+    return float(Descents.of(stacked(summaries), [H]).codes(SWEEPS)[0])

@@ -9,10 +9,10 @@ import numpy as np
 
 from cofactor.combine import summaries
 from cofactor.local import arrays, devices
+from cofactor.local.descents import Descents
 from cofactor.local.half_steps import nearly
 from cofactor.local.stacked import Summary, stacked
 from cofactor.local.stats import for_codes, for_factor, gain, normalize
-from cofactor.local.unions import Descent
 from cofactor.local.updates import HALS
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
@@ -72,17 +72,18 @@ def grow(kept: list[Summary], data: list[Data], H: Array, seed: int) -> tuple[li
         older, newer = kept[: MOST // 2], kept[MOST // 2 :]
         kept = [summaries.merge(older, 2 * max(len(s.factor) for s in newer), restarts=1), *newer]
     union, F = stacked(kept), H.astype(np.float64)
-    old, codes, before = Descent(union, F), [nearly(X, F) for X in data], np.inf
+    old, codes, before = Descents.of(union, [F]), [nearly(X, F) for X in data], np.inf
     old.codes(SWEEPS)
     for _ in range(ITERATIONS):
-        loss, (gram, cross) = old.codes(IMPROVING) + union.rest, union.stats(old.C)
+        loss, (gram, cross) = float(old.codes(IMPROVING)[0]) + union.rest, union.stats(old.C[0])
         for j, X in enumerate(data):
             stats = for_codes(X, F.astype(X.dtype))
             codes[j] = HALS(IMPROVING)(codes[j], stats)
             loss += arrays.square(X) + 2 * gain(stats, codes[j])
             new = for_factor(X, codes[j])
             gram, cross = gram + new.gram, cross + new.cross
-        old.H = F = HALS(IMPROVING)(F.T.copy(), Stats(gram, cross)).T
+        F = HALS(IMPROVING)(F.T.copy(), Stats(gram, cross)).T
+        old.F = F.T[None]
         if before - loss <= TOL * abs(loss):
             break
         before = loss

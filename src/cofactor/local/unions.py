@@ -12,19 +12,15 @@ non-negative ones with that gram.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Sequence
 
 import numpy as np
 
-from cofactor.local import anew
+from cofactor.local.descents import Descents, Found, advanced
 from cofactor.local.init import random_factor
-from cofactor.local.kernels import cpu
 from cofactor.local.stacked import Stacked, Summary, stacked
-from cofactor.local.stats import normalize, shares
-from cofactor.local.threads import each, single_blas
-from cofactor.local.updates import HALS
-from cofactor.types import Array, Stats
+from cofactor.local.threads import single_blas
+from cofactor.types import Array
 
 WIDE = 512
 """Columns that restarts see, where there are twice as many."""
@@ -48,79 +44,12 @@ DRAWN = 4
 leave half of what can be gained, and all rows of the clients would gain as much again."""
 FREE = 6
 """Iterations on them: drawn codes mix more than those of digits do, and more iterations would follow them."""
-TOL = 1e-5
 TRIED = 3
 """Pairs of components that one could stand for, and directions in which most is missed, that are tried together."""
 TAKEN, BEGUN = 6, 2
 """Iterations on all clients in a start, and of each of these there, where one pair is enough."""
 RENEWALS, PAYS = 4, 1e-3
 """Most components that begin anew, and the part of what is missed that each has to gain."""
-
-
-class Found(NamedTuple):
-    """The factor of a union: H (k x m, rows at norm 1), codes C (c x r x k) for it, and the ``gram`` (k x k) of all.
-
-    ``share`` (k) is that of every component in what they explain. ``runs`` are the factors, rows at norm 1, of the
-    restart that went on and of those that lose hardly more; none where nothing was compared.
-    """
-
-    factor: Array
-    codes: Array
-    gram: Array
-    share: Array
-    runs: Sequence[Array] = ()
-
-
-class Descent:
-    """Alternating coordinate descent on ``sum_j tr((H_j - C_j H)^T G_j (H_j - C_j H))``, C_j, H >= 0."""
-
-    def __init__(self, union: Stacked, H: Array, C: Array | None = None) -> None:
-        self.union, self.H, self.loss, self.settled = union, H, np.inf, False
-        self.C = np.zeros((*union.factors.shape[:2], len(H))) if C is None else C
-
-    @property
-    def missed(self) -> float:
-        """What is not explained of all data."""
-        return max(self.loss + self.union.rest, 1e-12 * self.union.square)
-
-    def codes(self, sweeps: int) -> float:
-        """Improve all C_j for H; return the loss."""
-        union, gram = self.union, self.H @ self.H.T
-        cross = union.grams @ (union.rows @ self.H.T).reshape(self.C.shape)
-        cpu.hals_metric(self.C, union.grams, gram, cross, sweeps)
-        return union.square + float(np.vdot(union.grams @ self.C @ gram, self.C)) - 2 * float(np.vdot(cross, self.C))
-
-    def advance(self, iterations: int) -> Self:
-        """Go on until the loss, with what the summaries miss, falls by less than ``TOL`` of itself in an iteration."""
-        for _ in range(iterations):
-            if self.settled:
-                break
-            before, self.loss = self.loss, self.codes(3 if np.isfinite(self.loss) else 6)
-            self.H = _improved(self.H.T, self.union.stats(self.C)).T
-            self.settled = bool(before - self.loss <= TOL * self.missed)
-        return self
-
-    def spread(self, union: Stacked, index: Array) -> Descent:
-        """Return the same on all columns of a union of which this one has seen those at ``index``."""
-        H = np.zeros((len(self.H), union.rows.shape[1]))
-        H[:, index] = self.H
-        return Descent(union, _improved(H.T, union.stats(self.C)).T, self.C)
-
-    def freed(self, count: int, rng: np.random.Generator) -> Descent:
-        """Return the same on drawn rows, whose codes need not be ``V_j C`` any more."""
-        rows, V = self.union.drawn(count, rng)
-        return Descent(rows, self.H, V @ self.C)
-
-    def summarized(self) -> Stacked:
-        """Return the summary of what it has found: its factor and gram."""
-        found = self.found()
-        return Stacked(found.factor[None], found.gram[None], self.union.rest + max(self.loss, 0.0))
-
-    def found(self, runs: Sequence[Array] = ()) -> Found:
-        """Return the factor with rows at norm 1, and codes ``sum_j C_j^T G_j C_j`` for it."""
-        H, C = normalize(self.H), self.C * np.linalg.norm(self.H, axis=1)
-        gram = C.reshape(-1, C.shape[2]).T @ (self.union.grams @ C).reshape(-1, C.shape[2])
-        return Found(H, C, gram, shares(gram, H), runs)
 
 
 def search(
@@ -146,8 +75,9 @@ def search(
         H = np.vstack([union.rows[alive], random_factor(rank - len(alive), m, rng)])
         C = np.zeros((len(union.rows), rank))
         C[alive, np.arange(len(alive))] = 1.0
-        kept = Descent(union, H, C.reshape(*union.factors.shape[:2], rank))
-        return kept.found()._replace(factor=H, codes=kept.C)
+        kept = Descents.of(union, [H])
+        kept.C[0] = C.reshape(kept.C[0].shape)
+        return kept.found()._replace(factor=H, codes=kept.C[0])
     with single_blas():
         wide = m > 2 * WIDE
         index = union.widest(WIDE) if wide else np.arange(m)
@@ -157,82 +87,76 @@ def search(
         best, found = _on_all(seen, found, iterations, renews=renews)
         runs = _as_good(found)
         best = best.spread(union, index) if wide else best
-        best.settled = False
+        best.settled[:] = False
         best.advance(iterations)
         return (best.freed(drawn, rng).advance(FREE) if drawn else best).found(runs)
 
 
-def _on_all(seen: Stacked, found: list[Descent], iterations: int, *, renews: bool) -> tuple[Descent, list[Descent]]:
+def _on_all(seen: Stacked, found: Descents, iterations: int, *, renews: bool) -> tuple[Descents, Descents]:
     """Let the best go on on all clients, and components of the one that is best there begin anew; return it, and all.
 
     In a start, without ``iterations``, that is one of them, and for no longer than it takes to have codes of all.
     """
-    reduced, settling = found[0].union, SETTLING if iterations else BRIEFLY
+    reduced, settling = found.union, SETTLING if iterations else BRIEFLY
     last, longer = (LAST, 2 * SHORT) if iterations else (1, TAKEN)
-    whole = found if reduced is seen else [Descent(seen, run.H).advance(longer) for run in found[:last]]
-    first = int(np.argmin([run.loss for run in whole]))
-    found = [found[first], *found[:first], *found[first + 1 :]]
-    best = whole[first]
+    whole = found if reduced is seen else Descents(seen, found.F[:last]).advance(longer)
+    first = int(np.argmin(whole.loss))
+    found = found.some([first, *(i for i in range(len(found.F)) if i != first)])
+    best = kept = whole.some([first])
     if renews:
         best = _renewed(best, min(iterations, SHORT), TRIED) if iterations else _renewed(best, BEGUN, 1)
-    if best is not whole[first]:
-        found = [Descent(reduced, best.H).advance(settling), *found]
+    if best is not kept:
+        found = Descents.joined([Descents(reduced, best.F).advance(settling), found])
     return best, found
 
 
-def _renewed(run: Descent, brief: int, pairs: int = TRIED) -> Descent:
+def _renewed(run: Descents, brief: int, pairs: int = TRIED) -> Descents:
     """Return a run in which components began anew, as long as that pays; tries have ``brief`` iterations to show it.
 
     Measured on topics of which clients have their own, at the rank at which all are found: without it one search in two
     ended with a strong one split and two weak ones in one, and the fit 2 to 5 % higher.
     """
-    for _ in range(RENEWALS):
-        least = run.loss - PAYS * run.missed
-        better = next((other for other in _begun(run, brief, pairs) if other.loss < least), None)
-        if better is None:
+    for _ in range(RENEWALS if run.F.shape[2] > 1 else 0):
+        tried = advanced(run.begun(pairs, TRIED), brief)
+        if not (better := np.flatnonzero(tried.loss < run.loss)).size:
             break
-        run = better
+        tried = tried.some(better).advance(SHORT)
+        if not (better := np.flatnonzero(tried.loss < run.loss - PAYS * run.missed)).size:
+            break
+        run = tried.some(better[:1])
     return run
 
 
-def _begun(run: Descent, brief: int, pairs: int) -> Iterator[Descent]:
-    """Yield runs in which one component stands for a pair, and the other one begins where most is missed."""
-    gram, size = run.union.stats(run.C).gram, np.sqrt(np.einsum("crr->cr", run.union.grams)).ravel()
-    missed = np.maximum(run.union.rows - run.C.reshape(len(size), -1) @ run.H, 0) * size[:, None]
-    found = anew.directions(missed, TRIED)
-    for pair in anew.pairs(gram, run.H @ run.H.T, pairs):
-        for v in found:
-            other = Descent(run.union, *anew.merged(run.H, run.C, gram, pair, v)).advance(brief)
-            yield other.advance(SHORT) if other.loss < run.loss else other
-
-
-def _as_good(found: list[Descent]) -> list[Array]:
+def _as_good(found: Descents) -> list[Array]:
     """Return the factors of the first and of the next best that lose hardly more; none where there are no others."""
-    best = found[0]
-    most = best.loss + HAIR * (best.loss + best.union.rest)
-    return [normalize(run.H) for run in found[: 1 + NEXT] if run is best or run.loss <= most] if len(found) > 1 else []
+    most = found.loss[0] + HAIR * (found.loss[0] + found.union.rest)
+    as_good = found.loss[: 1 + NEXT] <= most
+    as_good[0] = True
+    return found.some(np.flatnonzero(as_good)).factors() if len(found.F) > 1 else []
 
 
 def _reduced(union: Stacked, rank: int, rng: np.random.Generator) -> Stacked:
     """Return the union, or a summary of it at a multiple of the rank where it has many more rows than that."""
     if len(union.rows) <= 2 * OVER * rank:
         return union
-    return Descent(union, random_factor(OVER * rank, union.rows.shape[1], rng)).advance(REDUCING).summarized()
+    first = random_factor(OVER * rank, union.rows.shape[1], rng)
+    return Descents.of(union, [first]).advance(REDUCING).summarized()
 
 
-def _finalists(union: Stacked, rank: int, rng: np.random.Generator, restarts: int) -> list[Descent]:
+def _finalists(union: Stacked, rank: int, rng: np.random.Generator, restarts: int) -> Descents:
     """Let restarts go a short way, keep the better half, and again."""
-    runs = [Descent(union, _start(union, rank, rng, i)) for i in range(restarts)]
+    runs = Descents.of(union, [_start(union, rank, rng, i) for i in range(restarts)])
     while True:
         runs = _advanced(runs, SHORT)
-        if len(runs) <= FINALISTS:
+        if len(runs.F) <= FINALISTS:
             return runs
-        runs = runs[: max(len(runs) // 2, FINALISTS)]
+        runs = runs.some(slice(max(len(runs.F) // 2, FINALISTS)))
 
 
-def _advanced(runs: list[Descent], iterations: int) -> list[Descent]:
+def _advanced(runs: Descents, iterations: int) -> Descents:
     """Let every run go on; return them, the best first."""
-    return sorted(each(lambda run: run.advance(iterations), runs), key=lambda run: run.loss)
+    whole = advanced(runs, iterations)
+    return whole.some(np.argsort(whole.loss, kind="stable"))
 
 
 def _start(union: Stacked, rank: int, rng: np.random.Generator, number: int) -> Array:
@@ -244,7 +168,3 @@ def _start(union: Stacked, rank: int, rng: np.random.Generator, number: int) -> 
     count = min(rank, int(np.count_nonzero(weight)))
     rows = union.rows[rng.choice(len(weight), count, replace=False, p=weight / weight.sum())]
     return np.vstack([rows, random_factor(rank - count, m, rng)])
-
-
-def _improved(F: Array, stats: Stats) -> Array:
-    return HALS(3)(F, stats)

@@ -99,47 +99,28 @@ def _extrapolate(out: Array, new: Array, old: Array, momentum: float, first: int
             out[i, j] = v if v > 0 else 0
 
 
+def hals_runs(F: Array, gram: Array, cross: Array, sweeps: int) -> Array:
+    """Return :func:`hals_sweeps` of several runs, F and ``cross`` runs x n x k, ``gram`` runs x k x k."""
+    runs, n, k = F.shape
+    if runs == 1 or toys.is_toy(n, k):
+        return np.stack([hals_sweeps(*one, sweeps) for one in zip(F, gram, cross, strict=True)])
+    from cofactor.local.kernels.coupled import sweep_runs
+
+    out = np.empty_like(F)
+    over_rows(lambda start, stop: sweep_runs(out, F, gram, cross, sweeps, start, stop), runs, sweeps * k * k * n)
+    return out
+
+
 def hals_metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> None:
-    """Coordinate descent on ``1/2 tr(C_j^T G_j C_j gram) - tr(C_j^T cross_j)``, C_j >= 0 (c x r x k), in place."""
-    toy = C.size * max(C.shape[1:]) <= toys.CELLS // 4  # numbers one by one
-    (toys.hals_metric if toy else _metric)(C, grams, gram, cross, sweeps)
+    """Coordinate descent on ``1/2 tr(C_j^T G_j C_j gram) - tr(C_j^T cross_j)``, C_j >= 0, for several runs, in place.
 
-
-@compiled(error_model="numpy", fastmath={"contract"})
-def _metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> None:
-    """See :func:`hals_metric`.
-
-    The rows of C_j are coupled by G_j (``grams``, c x r x r); ``C_j gram`` is carried along.
+    C and ``cross`` are runs x c x r x k, ``grams`` of the rows of C_j c x r x r, ``gram`` runs x k x k. The rows of C_j
+    are coupled by G_j.
     """
-    c, r, k = C.shape
-    seen = np.empty((r, k))
-    rest = np.empty(k)
-    inverse = np.zeros(k)
-    for e in range(k):
-        if gram[e, e] > 0:
-            inverse[e] = 1 / gram[e, e]
-    for j in range(c):
-        for i in range(r):
-            seen[i, :] = 0
-            for p in range(k):
-                if C[j, i, p] != 0:
-                    for e in range(k):
-                        seen[i, e] += C[j, i, p] * gram[p, e]
-        for _ in range(sweeps):
-            for i in range(r):
-                own = grams[j, i, i]
-                if own <= 0:
-                    continue
-                for e in range(k):
-                    rest[e] = cross[j, i, e]
-                for p in range(r):
-                    if p != i:
-                        for e in range(k):
-                            rest[e] -= grams[j, i, p] * seen[p, e]
-                for e in range(k):
-                    old = C[j, i, e]
-                    new = max(old + (rest[e] / own - seen[i, e]) * inverse[e], 0.0)
-                    if new != old:
-                        C[j, i, e] = new
-                        for p in range(k):
-                            seen[i, p] += (new - old) * gram[e, p]
+    if C[0].size * max(C.shape[2:]) > toys.CELLS // 4:
+        from cofactor.local.kernels.coupled import metric
+
+        metric(C, grams, gram, cross, sweeps)
+        return
+    for one in zip(C, gram, cross, strict=True):  # numbers one by one
+        toys.hals_metric(one[0], grams, *one[1:], sweeps)
