@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -21,13 +22,18 @@ from cofactor.types import Array, ClientError, Data, Message, Shared
 def message_bytes(message: Message) -> int:
     """Bytes on the wire, of one client: the arrays and eight for the weight."""
     dtypes = message.dtypes
-    sizes = (np.size(a) * np.dtype(dtypes.get(n) or np.result_type(a)).itemsize for n, a in message.arrays.items())
+    sizes = (np.size(a) * np.dtype(dtypes[n]).itemsize if n in dtypes else _bytes(a) for n, a in message.arrays.items())
     return sum(sizes) + 8
+
+
+def _bytes(a: Any) -> int:
+    """Bytes of an array, or of a number of Python, which are eight."""
+    return a.nbytes if isinstance(a, np.ndarray | np.generic) else np.size(a) * np.result_type(a).itemsize
 
 
 def shared_bytes(shared: Shared) -> int:
     """Bytes that one client receives."""
-    return shared.factor.nbytes + sum(np.size(a) * np.result_type(a).itemsize for a in shared.extra.values())
+    return shared.factor.nbytes + sum(map(_bytes, shared.extra.values()))
 
 
 @dataclass(frozen=True)
@@ -214,20 +220,31 @@ class Engine(Protocol):
 
 def check_message(message: Message, schema: dict[str, tuple[int, ...]], *, client: int, t: int) -> None:
     """Refuse a message that is not what the method declared: names, shapes, finite numbers, weight."""
-    where = f"client {client}, round {t}"
+    if (wrong := _wrong(message, schema)) is not None:
+        raise ClientError(f"client {client}, round {t}: expected {wrong}.")
+
+
+def _wrong(message: Message, schema: dict[str, tuple[int, ...]]) -> str | None:
+    """Return what was expected of a message, and what was found."""
     if message.arrays.keys() != schema.keys():
-        raise ClientError(f"{where}: expected arrays {sorted(schema)}, found {sorted(message.arrays)}.")
+        return f"arrays {sorted(schema)}, found {sorted(message.arrays)}"
     for name, shape in schema.items():
-        found = np.shape(message.arrays[name])
+        sent = message.arrays[name]
+        found = np.shape(sent)
         if found != shape and not fits(found, shape):
-            raise ClientError(f"{where}: expected {name!r} of shape {shape}, found {found}.")
-        if isinstance(message.arrays[name], Placed):
+            return f"{name!r} of shape {shape}, found {found}"
+        if isinstance(sent, Placed):
             continue  # what stays on a device is not looked at number by number: whoever merges it sees a loss of NaN
-        if not np.isfinite(message.arrays[name]).all():
-            bad = int((~np.isfinite(message.arrays[name])).sum())
-            raise ClientError(f"{where}: expected finite numbers in {name!r}, found {bad} NaN or infinite.")
-    if not (np.isfinite(message.weight) and message.weight >= 0):
-        raise ClientError(f"{where}: expected a weight >= 0, found {message.weight}.")
+        if not _is_finite(sent):
+            return f"finite numbers in {name!r}, found {int((~np.isfinite(sent)).sum())} NaN or infinite"
+    if not (math.isfinite(message.weight) and message.weight >= 0):
+        return f"a weight >= 0, found {message.weight}"
+    return None
+
+
+def _is_finite(a: Any) -> bool:
+    """Whether all numbers are finite: a sum of squares that is says so at once, or large ones are looked at."""
+    return math.isfinite(np.vdot(a, a)) or bool(np.isfinite(a).all())
 
 
 @dataclass(frozen=True)

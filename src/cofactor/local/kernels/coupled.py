@@ -62,27 +62,36 @@ _four_rows, _one_row = _product_of(4), _product_of(1)
 
 @intrinsic
 def _move(_: Any, C: Any, i: Any, rest: Any, a: Any, gram: Any, inverse: Any, e: Any, k: Any) -> Any:
-    """``C_ie = [C_ie + rest_e inverse_e]_+``, and what that takes off the rest, for every lane."""
+    """``C_ie = [C_ie + rest_ae inverse_e]_+`` for four e in turn, and what that takes off the rest, for every lane.
+
+    Among the four each sees what the others did; the rest of all hears of it once.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         codes, i, left, a, grams, inverses, e, k = args
         whole, size, add, kinds = Lines(context, builder, C.dtype), e.type, builder.add, signature.args
-        zero = size(0)
-        at = builder.mul(e, size(LINE))
-        spot = place(context, builder, kinds[0], codes, i, at)
-        first = place(context, builder, kinds[2], left, a, zero)
-        scale = whole.load(place(context, builder, kinds[5], inverses, zero, at))
-        old = whole.load(spot)
-        new = whole.plus(old, whole.load(add(first, at)), scale)
-        new = builder.select(builder.fcmp_ordered(">", new, whole.zero), new, whole.zero)
-        whole.store(new, spot)
-        back = builder.fsub(old, new)
-        row = place(context, builder, kinds[4], grams, e, zero)
-        with cgutils.for_range_slice(builder, zero, builder.mul(k, size(LINE)), size(4 * LINE)) as (p, _):
-            for b in range(4):
-                here = add(first, add(p, size(LINE * b)))
-                line = whole.load(add(row, add(p, size(LINE * b))))
-                whole.store(whole.plus(whole.load(here), back, line), here)
+        at, zero = builder.mul(e, size(LINE)), size(0)
+
+        def four(row: Any) -> list[Any]:
+            return [whole.load(add(row, size(LINE * b))) for b in range(4)]
+
+        spot, first = place(context, builder, kinds[0], codes, i, at), place(context, builder, kinds[2], left, a, zero)
+        rows = [place(context, builder, kinds[4], grams, add(e, size(b)), zero) for b in range(4)]
+        scales, sums = four(place(context, builder, kinds[5], inverses, zero, at)), four(add(first, at))
+        back = []
+        for b, old in enumerate(four(spot)):
+            new = whole.plus(old, sums[b], scales[b])
+            new = builder.select(builder.fcmp_ordered(">", new, whole.zero), new, whole.zero)
+            whole.store(new, add(spot, size(LINE * b)))
+            back.append(builder.fsub(old, new))
+            for c, line in list(enumerate(four(add(rows[b], at))))[b + 1 :]:
+                sums[c] = whole.plus(sums[c], back[b], line)
+        with cgutils.for_range_slice(builder, zero, builder.mul(k, size(LINE)), size(2 * LINE)) as (p, _):
+            for here in (p, add(p, size(LINE))):
+                line = whole.load(add(first, here))
+                for step, row in zip(back, rows, strict=True):
+                    line = whole.plus(line, step, whole.load(add(row, here)))
+                whole.store(line, add(first, here))
         return context.get_dummy_value()
 
     n = types.intp
@@ -137,7 +146,7 @@ def metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> No
                         for lane in range(LANES):
                             rest[a, e * LANES + lane] *= scale[i + a, lane]
                             before[0, e * LANES + lane] = rest[a, e * LANES + lane]
-                    for e in range(k):
+                    for e in range(0, width, 4):
                         _move(T, i + a, rest, a, K, inverse, e, width)
                     for x in range(k * LANES):
                         seen[i + a, x] += before[0, x] - rest[a, x]
