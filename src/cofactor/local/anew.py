@@ -13,6 +13,8 @@ from cofactor.types import Array
 TINY = float(np.finfo(np.float64).tiny)
 TURNS = 3
 """Steps of the power method: a direction that many rows miss is enough."""
+ROWS = 1 << 10
+"""Rows that are changed at a time."""
 
 
 def pairs(codes: Array, factor: Array, count: int) -> list[tuple[int, int]]:
@@ -40,14 +42,19 @@ def directions(missed: Array, count: int) -> list[Array]:
     [array([0., 1., 0.]), array([0., 0., 1.])]
     """
     found, left = [], _near_one(missed)
-    for _ in range(count):
+    while True:
         v = left[np.argmax(np.einsum("ij,ij->i", left, left))]
         for _ in range(TURNS):
             v = left.T @ (left @ v)
             v = v / max(float(np.linalg.norm(v)), TINY)
         found.append(v)
-        left = np.maximum(left - np.outer(left @ v, v), 0)
-    return found
+        if len(found) == count:
+            return found
+        along = left @ v
+        for i in range(0, len(left), ROWS):  # unions of thousands of clients are large
+            part = left[i : i + ROWS]
+            part -= np.outer(along[i : i + ROWS], v)
+            np.maximum(part, 0, out=part)
 
 
 def merged(H: Array, W: Array, gram: Array, pair: tuple[int, int], direction: Array) -> tuple[Array, Array]:

@@ -136,7 +136,9 @@ class Descents:
         """
         H, C, gram = self.F[0].T, self.C[0], self._statistics()[0][0]
         size = np.sqrt(np.einsum("crr->cr", self.union.grams)).ravel()
-        missed = np.maximum(self.union.rows - C.reshape(len(size), -1) @ H, 0) * size[:, None]
+        missed = C.reshape(len(size), -1) @ H
+        np.maximum(np.subtract(self.union.rows, missed, out=missed), 0, out=missed)
+        missed *= size[:, None]
         places = anew.directions(missed, directions)
         made = [anew.merged(H, C, gram, pair, v) for pair in anew.pairs(gram, H @ H.T, pairs) for v in places]
         begun = Descents.of(self.union, [H for H, _ in made])
