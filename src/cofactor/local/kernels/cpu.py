@@ -48,15 +48,33 @@ def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> 
     return out
 
 
-@compiled(error_model="numpy", fastmath={"contract"})
 def _solve_rows(F: Array, gram: Array, cross: Array, sweeps: int, tol: float, first: int, last: int) -> None:
-    """Solve rows ``first:last`` in place; the gradient of a row is carried: a coordinate that stays costs nothing."""
+    """Solve rows ``first:last`` in place."""
+    gradient, inverse = np.empty((2, F.shape[1]), F.dtype)
+    _invert(gram, inverse)
+    _settle_rows(F, gram, cross, inverse, gradient, sweeps, tol, first, last)
+
+
+def _invert(gram: Array, out: Array) -> None:
+    """``out_j = 1 / gram_jj``; 0 where that is 0: such a component stays as it is."""
+    out[:] = 0
+    np.divide(1, gram.diagonal(), out=out, where=gram.diagonal() > 0)
+
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def _settle_rows(
+    F: Array,
+    gram: Array,
+    cross: Array,
+    inverse: Array,
+    gradient: Array,
+    sweeps: int,
+    tol: float,
+    first: int,
+    last: int,
+) -> None:
+    """See :func:`_solve_rows`; the gradient of a row is carried: a coordinate that stays costs nothing."""
     k = F.shape[1]
-    gradient = np.empty(k, F.dtype)
-    inverse = np.zeros(k, F.dtype)
-    for j in range(k):
-        if gram[j, j] > 0:
-            inverse[j] = 1 / gram[j, j]
     for i in range(first, last):
         f = F[i]
         for j in range(k):
@@ -105,22 +123,24 @@ def hals_metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) 
     (toys.hals_metric if toy else _metric)(C, grams, gram, cross, sweeps)
 
 
-@compiled(error_model="numpy", fastmath={"contract"})
 def _metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> None:
-    """See :func:`hals_metric`.
+    """See :func:`hals_metric`."""
+    _, r, k = C.shape
+    seen, rest, inverse = np.empty((r, k)), np.empty(k), np.empty(k)
+    _invert(gram, inverse)
+    _improve_all(C, grams, gram, cross, inverse, seen, rest, sweeps)
 
-    The rows of C_j are coupled by G_j (``grams``, c x r x r); ``C_j gram`` is carried along.
-    """
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def _improve_all(
+    C: Array, grams: Array, gram: Array, cross: Array, inverse: Array, seen: Array, rest: Array, sweeps: int
+) -> None:
+    """The rows of C_j are coupled by G_j (``grams``, c x r x r); ``C_j gram`` is carried along in ``seen``."""
     c, r, k = C.shape
-    seen = np.empty((r, k))
-    rest = np.empty(k)
-    inverse = np.zeros(k)
-    for e in range(k):
-        if gram[e, e] > 0:
-            inverse[e] = 1 / gram[e, e]
     for j in range(c):
         for i in range(r):
-            seen[i, :] = 0
+            for e in range(k):
+                seen[i, e] = 0
             for p in range(k):
                 if C[j, i, p] != 0:
                     for e in range(k):
