@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := src tests benchmarks tools docs examples
+PEERS := nimfa torchnmf implicit cnmf matplotlib
 
 .PHONY: demo test browser check format docs bench clean
 .DEFAULT_GOAL := demo
@@ -46,9 +47,12 @@ format: $(READY)
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
 
-# Peers are an extra; those that are missing are named and left out. `make bench FULL=--full` measures all cases.
+# Peers are an extra, one by one where they cannot be had together; those that are missing are named and left out. `make bench FULL=--full` measures all cases.
 bench: $(READY)  ## this project, its peers and the floor of the hardware, side by side; goes on where it ended
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]" || echo "some peers are missing"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]" || \
+		for peer in $(PEERS); do \
+			$(BIN)/python -m pip install --quiet --disable-pip-version-check $$peer || echo "$$peer could not be installed"; \
+		done
 	$(BIN)/python benchmarks/speed $(FULL)
 
 clean:

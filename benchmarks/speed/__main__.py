@@ -13,6 +13,7 @@ Seconds are those of the CPU (children included), or of the wall where threads o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -32,12 +33,17 @@ from threadpoolctl import threadpool_limits
 RESULTS = Path(__file__).with_name("results.jsonl")
 
 
-def seconds(work: Callable[[], object], clock: str) -> float:
-    """Call it once; a number that it returns are seconds that it measured itself."""
-    tick = time.perf_counter if clock == "wall" else time.process_time
+def seconds(work: Callable[[], object], clock: str, least: float) -> float:
+    """Call it until ``least`` seconds are over, once at least; a number that it returns is what it measured itself."""
+    tick, times = time.perf_counter if clock == "wall" else time.process_time, 1
     begin = tick()
     own = work()
-    return own if isinstance(own, float) else tick() - begin
+    if isinstance(own, float):
+        return own
+    while tick() - begin < least:
+        work()
+        times += 1
+    return (tick() - begin) / times
 
 
 def measure(case: Case) -> dict[str, Any]:
@@ -48,9 +54,9 @@ def measure(case: Case) -> dict[str, Any]:
         for _ in range(case.repeats):
             for name in list(times):
                 try:
-                    times[name].append(seconds(found[name], case.clock))
+                    times[name].append(seconds(found[name], case.clock, case.least))
                 except Exception as error:  # a peer that does not run here is named and left out
-                    found[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+                    found[name] = why(error)
                     del times[name]
     medians = {name: float(np.median(t)) for name, t in times.items()}
     return {
@@ -65,17 +71,28 @@ def measure(case: Case) -> dict[str, Any]:
     }
 
 
+def why(error: BaseException) -> str:
+    """Return an error in one line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
 def read() -> dict[str, dict[str, Any]]:
-    """Return the results by case; the last one of a case counts."""
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    return {line["case"]: line for line in map(json.loads, lines)}
+    """Return the results by case; the last one of a case counts, and a line that is cut off does not."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in RESULTS.read_text().splitlines() if RESULTS.exists() else []:
+        with contextlib.suppress(json.JSONDecodeError):
+            line = json.loads(text)
+            found[line["case"]] = line
+    return found
 
 
 def write(results: dict[str, dict[str, Any]]) -> None:
     """Keep one line for each case, in the order of the cases."""
     order = {case.name: i for i, case in enumerate(CASES)}
     kept = sorted((r for name, r in results.items() if name in order), key=lambda r: order[r["case"]])
-    RESULTS.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    begun = RESULTS.with_suffix(".part")  # an end in the middle leaves what was there
+    begun.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    begun.replace(RESULTS)
 
 
 def main() -> None:
@@ -93,11 +110,16 @@ def main() -> None:
         if case.name in results and not options.again:
             continue
         try:
-            results[case.name] = measure(case)
-        except (ImportError, FileNotFoundError, ValueError) as error:  # such as data that are not here
-            print(f"{case.name}: left out: {error}", file=sys.stderr)
+            result = measure(case)
+        except Exception as error:  # such as data that are not here: what comes next is measured nevertheless
+            print(f"{case.name}: left out: {why(error)}", file=sys.stderr)
             continue
-        print(page.line(case, results[case.name]), flush=True)
+        for name, reason in result["left_out"].items():
+            print(f"{case.name}: {name} left out: {reason}", file=sys.stderr)
+        if not result["seconds"]:
+            continue
+        results[case.name] = result
+        print(page.line(case, result), flush=True)
         write(results)
     page.write(CASES, read())
 

@@ -23,7 +23,9 @@ Works = dict[str, Callable[[], object] | str]
 class Case:
     """``make`` returns the works; ``claim`` is (work, at most so many times, of which work).
 
-    Where the claimed work does two things at once, ``overlapped`` are these: the longer one is its floor.
+    Works that are over before ``least`` seconds are called again under the same clock. What is claimed holds for
+    those in ``also``, too. Where the claimed work does two things at once, ``overlapped`` are
+    these: the longer one is its floor.
     """
 
     name: str
@@ -34,7 +36,9 @@ class Case:
     threads: int = 1
     clock: str = "cpu"
     full: bool = False
+    least: float = 0.0
     overlapped: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 def rounds() -> Iterator[Case]:
@@ -73,6 +77,12 @@ RACED = [
 ]
 """Data sets and ranks of the races to scikit-learn's final error."""
 
+TEN = [
+    *(("digits", 16), ("cbcl_faces", 20), ("newsgroups20", 20), ("newsgroups20-tfidf", 20), ("tdt2_top30", 20)),
+    ("mnist", 30),
+]
+"""Data sets and ranks of whole fits of ten clients and of one."""
+
 CASES: list[Case] = [
     *rounds(),
     *(
@@ -87,7 +97,12 @@ CASES: list[Case] = [
         )
         for rows in (250, 1000)
     ),
-    Case("iteration", "one iteration, 4000 x 1000, k = 20, float32", lambda: peers.iterations(matrices.small(), 20)),
+    Case(
+        "iteration",
+        "one iteration, 4000 x 1000, k = 20, float32",
+        lambda: peers.iterations(matrices.small(), 20),
+        least=0.1,
+    ),
     Case(
         "error-digits",
         "to scikit-learn's final error: digits, k = 16",
@@ -107,6 +122,18 @@ CASES: list[Case] = [
     ),
     *(
         Case(
+            f"ten-{name}",
+            f"whole default fits to their own ends: {name}, k = {k}",
+            lambda n=name, k=k: peers.ten(n, k),
+            ("ten clients, even", 1.5, "one client"),
+            3,
+            full=name != "digits",
+            also=("ten clients, sorted",),
+        )
+        for name, k in TEN
+    ),
+    *(
+        Case(
             f"profile-{name}-{clients}",
             f"where a default fit spends its time: {name}, k = {k}, {'one client' if clients == 1 else 'ten clients'}",
             lambda n=name, k=k, c=clients: spent.fits(n, k, c),
@@ -118,11 +145,19 @@ CASES: list[Case] = [
     ),
     Case("ratings", "one iteration on 100 000 ratings, 600 x 9000, k = 16", peers.ratings),
     Case("consensus", "20 starts for a consensus, 2000 x 300, k = 8", peers.consensus, repeats=3),
-    Case("barycenter", "barycenter of 20 factors, 10 x 200", peers.barycenters),
+    Case("barycenter", "barycenter of 20 factors, 10 x 200", peers.barycenters, least=0.05),
     Case("import", "import, a new process each", works.imports, clock="wall", repeats=3),
     Case("command", "`cofactor fit` of a toy, a new process each", works.commands, None, 5, clock="wall"),
     *(
-        Case(f"growth-{name}", f"growth with {name}", make, repeats=3, full=name == "clients")
+        Case(
+            f"growth-{name}",
+            f"growth with {name}",
+            make,
+            repeats=5,
+            least=0.1,
+            clock="wall" if name == "threads" else "cpu",
+            full=name == "clients",
+        )
         for name, make in growth.SIDES.items()
     ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -23,12 +24,12 @@ def _dense(n: int = N, m: int = M) -> Any:
 
 def rows() -> dict[str, Any]:
     """Rows n."""
-    return {str(n): _round([_dense(n)]) for n in (1000, 4000, 16000)}
+    return {str(n): _round([_dense(n)]) for n in (250, 1000, 4000, 16000, 64000)}
 
 
 def features() -> dict[str, Any]:
     """Features m."""
-    return {str(m): _round([_dense(m=m)]) for m in (250, 1000, 4000)}
+    return {str(m): _round([_dense(m=m)]) for m in (250, 1000, 4000, 16000)}
 
 
 def rank() -> dict[str, Any]:
@@ -39,6 +40,12 @@ def rank() -> dict[str, Any]:
 def density() -> dict[str, Any]:
     """Share of values that are stored."""
     return {str(d): _round([matrices.sparse(8000, 8000, d, "float32")]) for d in (0.002, 0.008, 0.032, 0.128)}
+
+
+def threads() -> dict[str, Any]:
+    """Threads over the rows of one client, as many as there are cores."""
+    work, cores = _round([_dense(16000)]), os.cpu_count() or 1
+    return {str(c): works.on_threads(work, c) for c in (1, 2, 4, 8, 16, 32, 64) if c <= cores}
 
 
 def clients() -> dict[str, Any]:
@@ -53,5 +60,6 @@ SIDES: dict[str, Callable[[], dict[str, Any]]] = {
     "features": features,
     "rank": rank,
     "density": density,
+    "threads": threads,
     "clients": clients,
 }

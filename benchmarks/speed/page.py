@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import picture
 from cases import Case
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -79,33 +79,28 @@ LIMITS = """## Where the limits are
 GROWTH = """## Growth
 
 A round of `exact` against one side at a time (4000 x 1000, k = 20, float32; sparse: 8000 x 8000; clients: one row of
-100 features each, all in every round), one thread. Exponents are slopes of a line through the last three points.
+100 features each, all in every round), on one thread, seconds of the processor; threads: 16000 rows, seconds of the
+wall. Exponents are slopes of a line through the last three points, dashed in the picture.
 
-![Seconds of a round against rows, features, rank, density and clients](assets/growth.svg)
+![Seconds of a round against rows, features, rank, density, threads and clients](assets/growth.svg)
 
 """
 
 
-def exponent(line: dict[str, Any]) -> float:
-    """Return the slope on logarithmic axes through the last three points."""
-    x, y = (np.log([float(v) for v in side][-3:]) for side in (line["seconds"], line["seconds"].values()))
-    return float(np.polyfit(x, y, 1)[0])
-
-
-def ratio(case: Case, line: dict[str, Any]) -> float | None:
-    """Return what a case claims about, measured; None where it was not."""
+def ratios(case: Case, line: dict[str, Any]) -> dict[str, float]:
+    """Return what a case claims about, measured, by work; those that were not measured are missing."""
     if case.claim is None:
-        return None
-    work, _, floor = case.claim
-    times = line["seconds"]
-    return times[work] / times[floor] if floor in times else None
+        return {}
+    (work, _, floor), times = case.claim, line["seconds"]
+    known = [name for name in (work, *case.also) if times.get(name) and times.get(floor)]
+    return {name: times[name] / times[floor] for name in known}
 
 
 def line(case: Case, result: dict[str, Any]) -> str:
     """One line for the terminal."""
     times = ", ".join(f"{name} {shown(s)}" for name, s in result["seconds"].items())
-    found = ratio(case, result)
-    claim = "" if found is None or case.claim is None else f"; {found:.3f}, asked for at most {case.claim[1]}"
+    found = ratios(case, result)
+    claim = f"; {', '.join(f'{r:.3f}' for r in found.values())}, asked for at most {case.claim[1]}" if found else ""
     return f"{case.name}: {times}{claim}"
 
 
@@ -119,21 +114,25 @@ def shown(seconds: float | None) -> str:
 def _table(case: Case, result: dict[str, Any]) -> str:
     times = result["seconds"]
     first = next(iter(times.values()))
-    rows = [f"| {name} | {shown(s)} | {'' if s is None else f'{s / first:.2f}'} |" for name, s in times.items()]
+    rows = [f"| {n} | {shown(s)} | {f'{s / first:.2f}' if s is not None and first else ''} |" for n, s in times.items()]
     rows += [f"| {name} | {why} | |" for name, why in result["left_out"].items()]
     head = f"## {case.title}\n\n| | {result['clock']} | ratio |\n|---|---:|---:|\n"
-    found = ratio(case, result)
-    claim = ""
-    if found is not None and case.claim is not None:
-        work, most, floor = case.claim
-        claim = (
-            f"\n{work.capitalize()} over {floor}: **{found:.2f}**, asked for at most {most} (load {result['load']}).\n"
+    return head + "\n".join(rows) + "\n" + _claims(case, result)
+
+
+def _claims(case: Case, result: dict[str, Any]) -> str:
+    """Say what was claimed, and what was found."""
+    times, text = result["seconds"], ""
+    for name, found in ratios(case, result).items():
+        work, most, floor = case.claim or ("", 0, "")
+        text += (
+            f"\n{name.capitalize()} over {floor}: **{found:.2f}**, asked for at most {most} (load {result['load']}).\n"
         )
-        if case.overlapped and all(name in times for name in case.overlapped):
+        if name == work and case.overlapped and all(part in times for part in case.overlapped):
             longer = max(case.overlapped, key=times.__getitem__)
-            claim += f"Its floor is the longest of what it does at once: {longer}, {shown(times[longer])}; it takes "
-            claim += f"{times[work] / times[longer]:.2f} of that.\n"
-    return head + "\n".join(rows) + "\n" + claim
+            text += f"Its floor is the longest of what it does at once: {longer}, {shown(times[longer])}; it takes "
+            text += f"{times[work] / times[longer]:.2f} of that.\n"
+    return text
 
 
 def text(cases: list[Case], results: dict[str, dict[str, Any]]) -> str:
@@ -154,8 +153,8 @@ def text(cases: list[Case], results: dict[str, dict[str, Any]]) -> str:
 
 def _growth(case: Case, result: dict[str, Any]) -> str:
     sides, times = list(result["seconds"]), list(result["seconds"].values())
-    ends = f"{sides[0]}, {sides[-1]}"
-    return f"| {case.name.removeprefix('growth-')} | {ends} | {', '.join(map(shown, times))} | {exponent(result):.2f} |"
+    side, points = case.name.removeprefix("growth-"), ", ".join(map(shown, times))
+    return f"| {side} | {sides[0]}, {sides[-1]} | {points} | {picture.slope(result):.2f} |"
 
 
 def write(cases: list[Case], results: dict[str, dict[str, Any]]) -> None:
@@ -167,22 +166,4 @@ def write(cases: list[Case], results: dict[str, dict[str, Any]]) -> None:
         if c.name.startswith("growth-") and c.name in results
     }
     if grown:
-        draw(grown)
-
-
-def draw(grown: dict[str, dict[str, Any]]) -> None:
-    """One small picture for each side."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, len(grown), figsize=(2.6 * len(grown), 2.8), layout="constrained", squeeze=False)
-    for axis, (name, result) in zip(axes[0], grown.items(), strict=True):
-        x, y = ([float(v) for v in side] for side in (result["seconds"], result["seconds"].values()))
-        axis.loglog(x, y, "o-", color="#00796b")
-        axis.set_title(f"{name}: {exponent(result):.2f}", fontsize=10)
-        axis.set_xlabel(name)
-        axis.grid(alpha=0.3, which="both")
-    axes[0, 0].set_ylabel("seconds of a round")
-    figure.savefig(PICTURE, metadata={"Date": None})
+        picture.draw(grown, PICTURE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import numpy as np
 import works
 from scipy import sparse
 
-from cofactor import run
+from cofactor import FederatedNMF, run
 from cofactor.combine import barycenter
 from cofactor.data import datasets
 from cofactor.engines.inline import Inline
@@ -24,6 +25,8 @@ from cofactor.plan import Plan
 
 FEW, MANY = 4, 24
 """Two lengths of a run: their difference is the cost of iterations without set-up."""
+LEAST = 0.3
+"""Seconds that are measured at least."""
 LADDER = (25, 50, 100, 200, 400)
 """Iterations that are tried until a peer reaches an error."""
 
@@ -157,6 +160,41 @@ def races(name: str, k: int, *, all_peers: bool = False) -> dict[str, Any]:
     return {**found, "torchnmf": ladder(lambda count: _torchnmf(X, k, count))}
 
 
+def ten(name: str, k: int) -> dict[str, Any]:
+    """Whole default fits to their own ends: of one client, and of ten that share its rows evenly or are all different.
+
+    The latter have rows sorted by their strongest component. Short fits are several under one clock.
+    """
+    X = rows_of(name)
+
+    def fit(Xs: Any) -> Any:
+        return FederatedNMF(k, random_state=0, engine=Inline(workers=1)).fit(Xs)
+
+    alone = quiet(lambda: fit(X))()  # kernels are loaded
+    order = np.argsort(alone.transform(X).argmax(axis=1), kind="stable")
+    begin = time.process_time()
+    quiet(lambda: fit(X))()
+    times = max(1, math.ceil(LEAST / max(time.process_time() - begin, 1e-3)))
+
+    def timed(Xs: Any) -> Callable[[], float]:
+        def call() -> float:
+            begin = time.process_time()
+            for _ in range(times):
+                fit(Xs)
+            return (time.process_time() - begin) / times
+
+        return quiet(call)
+
+    found = {
+        "one client": timed(X),
+        "ten clients, even": timed([X[i::10] for i in range(10)]),
+        "ten clients, sorted": timed([X[part] for part in np.array_split(order, 10)]),
+    }
+    for work in found.values():
+        work()
+    return found
+
+
 def _minibatch(X: Any, k: int, count: int) -> Any:
     from sklearn.decomposition import MiniBatchNMF
 
@@ -206,6 +244,6 @@ def barycenters() -> dict[str, Any]:
         ot.lp.free_support_barycenter(factors, masses, factors[0], numItermax=20)
 
     found = {
-        f"{name} (ours)": (lambda b=b: b(factors, weights, factors[0])) for name, b in barycenter.catalog().items()
+        f"{name} (ours)": (lambda b=b: b(factors, weights, factors[0], 0)) for name, b in barycenter.catalog().items()
     }
     return {**found, "POT free support": quiet(theirs)}

@@ -66,7 +66,9 @@ def exact(X: Any, k: int) -> dict[str, Any]:
     return {name: plain, "products": products, "round": Rounds(catalog.make("exact", k, start="random"), [X])}
 
 
-def _threads(work: Callable[[], object], count: int) -> Callable[[], None]:
+def on_threads(work: Callable[[], object], count: int) -> Callable[[], None]:
+    """Return work to which so many threads are lent."""
+
     def call() -> None:
         with lend(count):
             work()
@@ -77,7 +79,7 @@ def _threads(work: Callable[[], object], count: int) -> Callable[[], None]:
 def threaded_dense() -> dict[str, Any]:
     """The same round on one and on two threads."""
     work = exact(matrices.dense("float32"), 50)["round"]
-    return {"one thread": _threads(work, 1), "two threads": _threads(work, 2)}
+    return {"one thread": on_threads(work, 1), "two threads": on_threads(work, 2)}
 
 
 def threaded_sparse() -> dict[str, Any]:
@@ -86,7 +88,7 @@ def threaded_sparse() -> dict[str, Any]:
     plain = works["scipy's products"]
     return {
         "scipy's products": plain,
-        **{f"{w} thread{'s'[: i > 0]}": _threads(works["round"], i + 1) for i, w in enumerate(("one", "two"))},
+        **{f"{w} thread{'s'[: i > 0]}": on_threads(works["round"], i + 1) for i, w in enumerate(("one", "two"))},
     }
 
 
@@ -155,10 +157,15 @@ def from_disk(rows: int, ranks: tuple[int, ...] = (10, 50)) -> dict[str, Any]:
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"rows-{rows}.npy"
     if not path.exists():
-        out = np.lib.format.open_memmap(path, "w+", np.float32, (rows * 1000, 1000))
+        needed, room = rows * 4_000_000, shutil.disk_usage(FOLDER).free
+        if room < 2 * needed:
+            raise OSError(f"expected {2 * needed >> 20} MB of room in {FOLDER}, found {room >> 20}")
+        begun = path.with_suffix(".part")  # one that is interrupted is not taken for a whole one
+        out = np.lib.format.open_memmap(begun, "w+", np.float32, (rows * 1000, 1000))
         for i in range(rows):
             out[i * 1000 : (i + 1) * 1000] = np.random.default_rng(i).random((1000, 1000), np.float32)
         del out
+        begun.replace(path)
     X = read(path, blocks=True).X
     found: dict[str, Any] = {
         "read": lambda: _read(path, 32 << 20),
@@ -167,9 +174,9 @@ def from_disk(rows: int, ranks: tuple[int, ...] = (10, 50)) -> dict[str, Any]:
     for k in ranks:
         work = Rounds(catalog.make("exact", k, start="random"), [X])
         found |= {
-            f"products, k = {k}, two threads": _threads(_products_of_blocks(X, k), 2),
-            f"round, k = {k}": _threads(work, 1),
-            f"round, k = {k}, two threads": _threads(work, 2),
+            f"products, k = {k}, two threads": on_threads(_products_of_blocks(X, k), 2),
+            f"round, k = {k}": on_threads(work, 1),
+            f"round, k = {k}, two threads": on_threads(work, 2),
         }
     return found
 

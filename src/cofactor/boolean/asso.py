@@ -136,14 +136,18 @@ def cover(
     return W, unpack(Bits(H, (rank, X.shape[1])))
 
 
-@kernel
 def _fingerprints(words: Array) -> Array:
     """Return 64 bits for every row, equal for equal rows (multiply and shift, as in splitmix64)."""
-    out = np.zeros(words.shape[0], np.uint64)
+    out = np.empty(words.shape[0], np.uint64)
+    _mix(words, out)
+    return out
+
+
+@kernel
+def _mix(words: Array, out: Array) -> None:
     for i in range(words.shape[0]):
         seen = np.uint64(0)
         for q in range(words.shape[1]):
             seen = (seen ^ words[i, q]) * np.uint64(0x9E3779B97F4A7C15)
             seen ^= seen >> np.uint64(31)
         out[i] = seen
-    return out

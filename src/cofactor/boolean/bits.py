@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from cofactor.boolean.packed import ONE, add_bits, kernel, lowest, popcount, union
+from cofactor.boolean.packed import ADD, NONE, ONE, add_bits, kernel, lowest, popcount, union
 from cofactor.local import arrays
 from cofactor.local.kernels import tensor_bits
 from cofactor.local.placed import Placed, placed
@@ -161,7 +161,9 @@ def unpack(X: Bits) -> Array:
 def product(W: Bits | Data, H: Bits | Data) -> Bits:
     """Return the Boolean product W o H (n x m, packed) of W (n x k) and H (k x m)."""
     W, H = as_bits(W), as_bits(H)
-    return Bits(_product(W.words, H.words), (W.shape[0], H.shape[1]))
+    out = np.empty((W.shape[0], H.words.shape[1]), np.uint64)
+    _product(W.words, H.words, out)
+    return Bits(out, (W.shape[0], H.shape[1]))
 
 
 def tally(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Tally:
@@ -171,7 +173,7 @@ def tally(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Tally:
         x, w, h = beside(X, W, H)
         hits, over = tensor_bits.row_counts(x, w, h, X.shape[1])
         return Tally(X.ones, int(hits.sum()), int(over.sum()), X.shape[0] * X.shape[1])
-    ones, covered, excess = _tally(X.words, W.words, H.words)
+    ones, covered, excess = _tally(X.words, W.words, H.words, _row(H))
     return Tally(ones, covered, excess, X.shape[0] * X.shape[1])
 
 
@@ -183,7 +185,14 @@ def error(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> int:
 def row_errors(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Array:
     """Return |x xor (w o H)| of every row (n, int64)."""
     X, W, H = as_bits(X), as_bits(W), as_bits(H)
-    return _row_errors(X.words, W.words, H.words)
+    out = np.empty(X.shape[0], np.int64)
+    _row_errors(X.words, W.words, H.words, _row(H), out)
+    return out
+
+
+def _row(X: Bits) -> Array:
+    """Return room for the words of a row: kernels that make no arrays of their own are compiled sooner."""
+    return np.empty(X.words.shape[1], np.uint64)
 
 
 def loss(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> float:
@@ -219,19 +228,16 @@ def _set_bits(indptr: Array, indices: Array, stored: Array, words: Array, by_row
 
 
 @kernel
-def _product(W: Array, H: Array) -> Array:
-    out = np.empty((W.shape[0], H.shape[1]), np.uint64)
+def _product(W: Array, H: Array, out: Array) -> None:
     for i in range(W.shape[0]):
-        union(W[i], H, out[i])
-    return out
+        union(W[i], H, out[i], NONE)
 
 
 @kernel
-def _tally(X: Array, W: Array, H: Array) -> tuple[int, int, int]:
+def _tally(X: Array, W: Array, H: Array, row: Array) -> tuple[int, int, int]:
     ones, covered, excess = 0, 0, 0
-    row = np.empty(H.shape[1], np.uint64)
     for i in range(X.shape[0]):
-        union(W[i], H, row)
+        union(W[i], H, row, NONE)
         for q in range(row.size):
             ones += popcount(X[i, q])
             covered += popcount(X[i, q] & row[q])
@@ -240,21 +246,20 @@ def _tally(X: Array, W: Array, H: Array) -> tuple[int, int, int]:
 
 
 @kernel
-def _row_errors(X: Array, W: Array, H: Array) -> Array:
-    out = np.zeros(X.shape[0], np.int64)
-    row = np.empty(H.shape[1], np.uint64)
+def _row_errors(X: Array, W: Array, H: Array, row: Array, out: Array) -> None:
     for i in range(X.shape[0]):
-        union(W[i], H, row)
+        union(W[i], H, row, NONE)
+        wrong = 0
         for q in range(row.size):
-            out[i] += popcount(X[i, q] ^ row[q])
-    return out
+            wrong += popcount(X[i, q] ^ row[q])
+        out[i] = wrong
 
 
 @kernel
 def _column_counts(words: Array, counts: Array) -> None:
     for i in range(words.shape[0]):
         for q in range(words.shape[1]):
-            add_bits(words[i, q], q, counts)
+            add_bits(words[i, q], q, counts, ADD)
 
 
 @kernel

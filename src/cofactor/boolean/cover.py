@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.boolean.bits import Bits, as_bits, beside, columns, is_there, unpack
-from cofactor.boolean.packed import ONE, cover_twice, kernel, lowest, popcount, union, word_places
+from cofactor.boolean.packed import NONE, ONE, cover_twice, kernel, lowest, part, popcount, union, word_places
 from cofactor.local.kernels import tensor_bits
 from cofactor.local.placed import Placed
 from cofactor.local.threads import over_rows
@@ -35,16 +35,17 @@ def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = 
     if is_there(X):
         return _refit_there(X, H, None if codes is None else as_bits(codes))
     W = np.zeros((X.shape[0], -(-H.shape[0] // 64)), np.uint64)
-    old, where = None if codes is None else as_bits(codes).words.copy(), (word_places(H.words), _lists(H))
+    old, places, lists = None if codes is None else as_bits(codes).words.copy(), word_places(H.words), _lists(H)
+    sizes = np.bincount(lists[1], minlength=H.shape[0])
 
     def some(start: int, stop: int) -> None:
-        rows = X.words[start:stop]
-        _greedy(rows, H.words, where, W[start:stop])
+        rows, room = X.words[start:stop], _room(H)
+        _greedy(rows, H.words, places, lists, sizes, room, W[start:stop])
         if old is not None:
-            _greedy(rows, H.words, where, old[start:stop])
-            _keep_better(rows, H.words, old[start:stop], W[start:stop])
+            _greedy(rows, H.words, places, lists, sizes, room, old[start:stop])
+            _keep_better(rows, H.words, old[start:stop], W[start:stop], room[0])
 
-    over_rows(some, X.shape[0], PASSES * where[0][1].size)
+    over_rows(some, X.shape[0], PASSES * places[1].size)
     return unpack(Bits(W, (X.shape[0], H.shape[0])))
 
 
@@ -59,7 +60,16 @@ def _refit_there(X: Bits, H: Bits, codes: Bits | None) -> Array:
     return unpack(Bits(Placed(words), shape))
 
 
-@kernel
+Room = tuple[Array, Array]
+"""Words of three rows, and numbers of as many components: kernels that make no arrays are compiled sooner."""
+
+
+def _room(H: Bits) -> Room:
+    (k, _), words = H.shape, H.words.shape[1]
+    return np.empty((3, words), np.uint64), np.empty((3, k), np.int64)
+
+
+@part
 def _gain(x: Array, h: Array, cover: Array, words: Array) -> int:
     gain = 0
     for q in words:
@@ -68,20 +78,20 @@ def _gain(x: Array, h: Array, cover: Array, words: Array) -> int:
     return gain
 
 
-@kernel
-def _worst(x: Array, H: Array, code: Array, places: tuple[Array, Array], room: tuple[Array, Array, Array]) -> int:
+@part
+def _worst(x: Array, H: Array, code: Array, places: tuple[Array, Array], room: Room) -> int:
     """Return the component of a code that gains least beyond the others, if that is nothing; else -1."""
     indptr, words = places
-    once, twice, used = room
-    worst, least = -1, 1
-    for component in used[: cover_twice(code, H, once, twice, used)]:
+    twice, used = room[0][2], room[1][2]
+    worst, least = NONE, 1
+    for component in used[: cover_twice(code, H, room[0][1], twice, used)]:
         gain = _gain(x, H[component], twice, words[indptr[component] : indptr[component + 1]])
         if gain < least:
             worst, least = component, gain
     return worst
 
 
-@kernel
+@part
 def _add(code: Array, x: Array, h: Array, chosen: int, cover: Array) -> int:
     """Add a component to a code and its cover; return how many zeros that covers."""
     code[chosen >> 6] |= ONE << np.uint64(chosen & 63)
@@ -97,14 +107,14 @@ def _lists(H: Bits) -> tuple[Array, Array]:
     return columns(H) if H.words.shape[1] >= WORDS else (np.zeros(0, np.int64), np.zeros(0, np.int32))
 
 
-@kernel
+@part
 def _gains_alone(x: Array, lists: tuple[Array, Array], sizes: Array, out: Array) -> None:
     """Write what every component would gain by itself: twice its ones that the row has, less its size; or a bound."""
     indptr, components = lists
+    for component in range(out.size):
+        out[component] = -sizes[component] if indptr.size else 64 * x.size
     if indptr.size == 0:
-        out[:] = 64 * x.size
         return
-    out[:] = -sizes
     for q in range(x.size):
         word = x[q]
         while word != 0:
@@ -114,7 +124,7 @@ def _gains_alone(x: Array, lists: tuple[Array, Array], sizes: Array, out: Array)
                 out[components[p]] += 2
 
 
-@kernel
+@part
 def _zeros(x: Array, cover: Array) -> int:
     total = 0
     for q in range(x.size):
@@ -122,21 +132,27 @@ def _zeros(x: Array, cover: Array) -> int:
     return total
 
 
+@part
+def _begin(x: Array, code: Array, H: Array, cover: Array, alone: Array, bound: Array) -> None:
+    """Write the cover of a code, and what others gain at most: it can only rise by zeros that cost nothing any more."""
+    union(code, H, cover, NONE)
+    free = _zeros(x, cover)
+    for component in range(bound.size):
+        bound[component] = alone[component] + free
+
+
 @kernel
-def _greedy(X: Array, H: Array, where: tuple[tuple[Array, Array], tuple[Array, Array]], W: Array) -> None:
-    places, lists = where
+def _greedy(
+    X: Array, H: Array, places: tuple[Array, Array], lists: tuple[Array, Array], sizes: Array, room: Room, W: Array
+) -> None:
     indptr, words = places
     narrow = lists[0].size == 0
-    cover, bound = np.empty(X.shape[1], np.uint64), np.empty(H.shape[0], np.int64)
-    alone, sizes = np.empty(H.shape[0], np.int64), np.bincount(lists[1], minlength=H.shape[0])
-    room = np.empty(X.shape[1], np.uint64), np.empty(X.shape[1], np.uint64), np.empty(H.shape[0], np.int64)
+    cover, alone, bound = room[0][0], room[1][0], room[1][1]
     for i in range(X.shape[0]):
-        union(W[i], H, cover)
         _gains_alone(X[i], lists, sizes, alone)
-        # what others gain can only rise by zeros that cost nothing any more
-        bound[:] = alone + _zeros(X[i], cover)
+        _begin(X[i], W[i], H, cover, alone, bound)
         while True:
-            best, chosen = 0, -1
+            best, chosen = 0, NONE
             for component in range(H.shape[0]):
                 # a component in use has nothing fresh, so its gain is 0 and it is never chosen again
                 if bound[component] > best:
@@ -152,19 +168,20 @@ def _greedy(X: Array, H: Array, where: tuple[tuple[Array, Array], tuple[Array, A
                     if bound[component] > best:
                         best, chosen = bound[component], component
             if chosen >= 0:
-                bound += _add(W[i], X[i], H[chosen], chosen, cover)
+                free = _add(W[i], X[i], H[chosen], chosen, cover)
+                for component in range(H.shape[0]):
+                    bound[component] += free
                 continue
             useless = _worst(X[i], H, W[i], places, room)
             if useless < 0:
                 break
             W[i, useless >> 6] ^= ONE << np.uint64(useless & 63)
-            union(W[i], H, cover)
-            bound[:] = alone + _zeros(X[i], cover)
+            _begin(X[i], W[i], H, cover, alone, bound)
 
 
-@kernel
+@part
 def _row_error(x: Array, code: Array, H: Array, cover: Array) -> int:
-    union(code, H, cover)
+    union(code, H, cover, NONE)
     wrong = 0
     for q in range(x.size):
         wrong += popcount(x[q] ^ cover[q])
@@ -172,8 +189,8 @@ def _row_error(x: Array, code: Array, H: Array, cover: Array) -> int:
 
 
 @kernel
-def _keep_better(X: Array, H: Array, old: Array, W: Array) -> None:
-    cover = np.empty(X.shape[1], np.uint64)
+def _keep_better(X: Array, H: Array, old: Array, W: Array, room: Array) -> None:
     for i in range(X.shape[0]):
-        if _row_error(X[i], old[i], H, cover) <= _row_error(X[i], W[i], H, cover):
-            W[i] = old[i]
+        if _row_error(X[i], old[i], H, room[0]) <= _row_error(X[i], W[i], H, room[0]):
+            for v in range(W.shape[1]):
+                W[i, v] = old[i, v]

@@ -18,7 +18,7 @@ from cofactor.boolean.packed import kernel
 from cofactor.boolean.prox import Prox, elb_prox, lam_at
 from cofactor.local.kernels import tensor_relaxed
 from cofactor.local.placed import Placed, placed
-from cofactor.local.threads import product
+from cofactor.local.threads import by_rows, product
 from cofactor.types import Array, Data
 
 
@@ -102,7 +102,10 @@ def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: Any, param
         moved, size = tensor_relaxed.inertial(*own, params.beta)
         grown = lam.tensor.to(size.dtype) if isinstance(lam, Placed) else lam
         return params.prox(Placed(moved), params.kappa * size, grown * size)
-    E, filled = _ahead(F, F_prev, F.dtype.type(params.beta)) if params.beta else (F, F.size)
+    E, filled = F, F.size
+    if params.beta:
+        E = np.empty(F.shape, F.dtype)
+        filled = _ahead(by_rows(F), by_rows(F_prev), F.dtype.type(params.beta), E)
     norm = float(np.linalg.norm(gram))
     # no gram, no information about F: a step of length zero leaves it where it is
     eta = 2 * (1 - params.beta) / (1 + 2 * params.beta) / norm if norm else 0.0
@@ -115,14 +118,14 @@ def descend(F: Array, F_prev: Array, *, gram: Array, cross: Array, t: Any, param
 
 
 @kernel
-def _ahead(F: Array, F_prev: Array, beta: float) -> tuple[Array, int]:
-    """Return ``F + beta (F - F_prev)`` in one pass, and how many of its cells are not 0."""
-    E, filled = np.empty(F.shape, F.dtype), 0
+def _ahead(F: Array, F_prev: Array, beta: float, E: Array) -> int:
+    """Write ``F + beta (F - F_prev)`` to E in one pass; return how many of its cells are not 0."""
+    filled = 0
     for i in range(F.shape[0]):
         for j in range(F.shape[1]):
             E[i, j] = F[i, j] + beta * (F[i, j] - F_prev[i, j])
             filled += E[i, j] != 0
-    return E, filled
+    return filled
 
 
 @kernel

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from cofactor.boolean.packed import ONE, kernel, lowest, popcount
+from cofactor.boolean.packed import ONE, kernel, lowest, part, popcount
 from cofactor.types import Array
 
 
-@kernel
+@part
 def _value(ones: int, fresh: int, price: tuple[float, float]) -> float:
     """Return what a row gains by a pattern with so many fresh cells, so many of them ones."""
     return max(0.0, price[0] * ones - price[1] * (fresh - ones))
 
 
-@kernel
 def first_gains(indptr: Array, rows: Array, basis: Array, usage: Array, price: tuple[float, float]) -> Array:
     """Return what every candidate gains by itself, rows by columns: ``rows[indptr[j]:indptr[j + 1]]`` have column j."""
-    gains = np.zeros(basis.shape[0])
-    hits = np.zeros(usage.size, np.int64)
-    touched = np.empty(usage.size, np.int64)
+    gains, room = np.zeros(basis.shape[0]), np.zeros((2, usage.size), np.int64)
+    _first_gains(indptr, rows, basis, usage, price, room, gains)
+    return gains
+
+
+@kernel
+def _first_gains(
+    indptr: Array, rows: Array, basis: Array, usage: Array, price: tuple[float, float], room: Array, gains: Array
+) -> None:
+    hits, touched = room[0], room[1]
     for c in range(basis.shape[0]):
         size, width = 0, 0
         for q in range(basis.shape[1]):
@@ -36,20 +42,26 @@ def first_gains(indptr: Array, rows: Array, basis: Array, usage: Array, price: t
         for i in touched[:size]:
             gains[c] += usage[i] * _value(hits[i], width, price)
             hits[i] = 0
-    return gains
+
+
+def balances(indptr: Array, rows: Array, basis: Array, usage: Array, price: tuple[float, float]) -> tuple[Array, Array]:
+    """Return what every candidate gains, and ``w_plus |ones| - w_minus |zeros|`` of it in every row (q x n)."""
+    gains, out = np.empty(basis.shape[0]), np.empty((basis.shape[0], usage.size), np.float32)
+    _balances(indptr, rows, basis, usage, price, gains, out)
+    return gains, out
 
 
 @kernel
-def balances(indptr: Array, rows: Array, basis: Array, usage: Array, price: tuple[float, float]) -> tuple[Array, Array]:
-    """Return what every candidate gains, and ``w_plus |ones| - w_minus |zeros|`` of it in every row (q x n)."""
-    gains = np.empty(basis.shape[0])
-    out = np.empty((basis.shape[0], usage.size), np.float32)
+def _balances(
+    indptr: Array, rows: Array, basis: Array, usage: Array, price: tuple[float, float], gains: Array, out: Array
+) -> None:
     both = np.float32(price[0] + price[1])
     for c in range(basis.shape[0]):
         width, own = 0, out[c]
         for q in range(basis.shape[1]):
             width += popcount(basis[c, q])
-        own[:] = -price[1] * width
+        for i in range(own.size):
+            own[i] = -price[1] * width
         for q in range(basis.shape[1]):
             word = basis[c, q]
             while word != 0:
@@ -58,10 +70,9 @@ def balances(indptr: Array, rows: Array, basis: Array, usage: Array, price: tupl
                 for i in rows[indptr[j] : indptr[j + 1]]:
                     own[i] += both
         gains[c] = _gain(own, usage)
-    return gains, out
 
 
-@kernel
+@part
 def _gain(balance: Array, usage: Array) -> float:
     """Return the sum of what rows gain, four at a time."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -76,31 +87,41 @@ def _gain(balance: Array, usage: Array) -> float:
     return (a + b) + (c + d)
 
 
-@kernel
 def rows_with_gain(X: Array, covered: Array, pattern: Array, price: tuple[float, float]) -> Array:
     """Return which rows gain by a pattern."""
-    gains = np.zeros(X.shape[0], np.bool_)
+    gains = np.empty(X.shape[0], np.bool_)
+    _gain_of_rows(X, covered, pattern, price, gains)
+    return np.flatnonzero(gains)
+
+
+@kernel
+def _gain_of_rows(X: Array, covered: Array, pattern: Array, price: tuple[float, float], gains: Array) -> None:
     for i in range(X.shape[0]):
         ones, fresh = 0, 0
         for q in range(X.shape[1]):
             word = pattern[q] & ~covered[i, q]
             fresh += popcount(word)
             ones += popcount(word & X[i, q])
-        gains[i] = _value(ones, fresh, price) > 0
-    return np.flatnonzero(gains)
+        gains[i] = price[0] * ones - price[1] * (fresh - ones) > 0
+
+
+Rows = tuple[Array, Array, Array]
+
+
+def change_of_gains(
+    rows: Rows, basis: Array, places: tuple[Array, Array], pattern: Array, price: tuple[float, float]
+) -> Array:
+    """Return by candidate how its gain over ``rows`` changes: bits, cover and usage of those that use ``pattern``."""
+    change = np.zeros(basis.shape[0])
+    _change_of_gains(rows, basis, places, pattern, price, change)
+    return change
 
 
 @kernel
-def change_of_gains(
-    rows: tuple[Array, Array, Array],
-    basis: Array,
-    places: tuple[Array, Array],
-    pattern: Array,
-    price: tuple[float, float],
-) -> Array:
-    """Return by candidate how its gain over ``rows`` changes: bits, cover and usage of those that use ``pattern``."""
+def _change_of_gains(
+    rows: Rows, basis: Array, places: tuple[Array, Array], pattern: Array, price: tuple[float, float], change: Array
+) -> None:
     X, covered, usage = rows
-    change = np.zeros(basis.shape[0])
     indptr, words = places
     for c in range(basis.shape[0]):
         where = words[indptr[c] : indptr[c + 1]]
@@ -121,10 +142,8 @@ def change_of_gains(
             if lost:
                 after = _value(ones - lost_ones, fresh - lost, price)
                 change[c] += usage[i] * (after - _value(ones, fresh, price))
-    return change
 
 
-@kernel
 def change_of_balances(
     chosen: tuple[Array, Array, Array, Array],
     used: Array,
@@ -137,17 +156,32 @@ def change_of_balances(
     ``chosen`` is where the pattern has words, these words, what they newly cover in the rows that use it (words x
     rows), and which of that are ones: side by side, so that many rows are counted at once.
     """
+    change, room = np.zeros(basis.shape[0]), np.empty((2, used.size), np.int64)
+    _change_of_balances(chosen, used, usage, basis, known, room, change)
+    return change
+
+
+@kernel
+def _change_of_balances(
+    chosen: tuple[Array, Array, Array, Array],
+    used: Array,
+    usage: Array,
+    basis: Array,
+    known: tuple[Array, float, float],
+    room: Array,
+    change: Array,
+) -> None:
     where, pattern, fresh, hits = chosen
     balance, plus, minus = known
-    change = np.zeros(basis.shape[0])
-    lost, ones = np.zeros(used.size, np.int64), np.zeros(used.size, np.int64)
+    lost, ones = room[0], room[1]
     for c in range(basis.shape[0]):
         meets = False
         for p in range(where.size):
             word = basis[c, where[p]] & pattern[p]
             if word != 0:
                 if not meets:
-                    lost[:], ones[:] = 0, 0
+                    for i in range(used.size):
+                        lost[i] = ones[i] = 0
                 meets = True
                 for i in range(used.size):
                     lost[i] += popcount(word & fresh[p, i])
@@ -160,4 +194,3 @@ def change_of_balances(
                 new = old - (plus * ones[i] - minus * (lost[i] - ones[i]))
                 balance[c, used[i]] = new
                 change[c] += usage[i] * (max(new, 0.0) - max(old, 0.0))
-    return change

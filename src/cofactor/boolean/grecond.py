@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.boolean.bits import Bits, check_boolean, columns, pack, unpack
-from cofactor.boolean.packed import get, kernel, popcount
+from cofactor.boolean.packed import get, kernel, part, popcount
 from cofactor.types import Array, Data
 
 
@@ -36,10 +36,11 @@ def factorize(X: Data, rank: int, rng: np.random.Generator | None = None) -> tup
     return W, unpack(Bits(H, (rank, X.shape[1])))
 
 
-@kernel
+@part
 def _coverage(X: Array, open_cells: Array, extent: Array, intent: Array) -> int:
     """Write to ``intent`` the columns shared by the rows ``extent``; return the open ones of the concept."""
-    intent[:] = X[extent[0]]
+    for q in range(intent.size):
+        intent[q] = X[extent[0], q]
     for i in extent:
         for q in range(intent.size):
             intent[q] &= X[i, q]
@@ -50,7 +51,7 @@ def _coverage(X: Array, open_cells: Array, extent: Array, intent: Array) -> int:
     return total
 
 
-@kernel
+@part
 def _first_column(X: Array, open_cells: Array, indptr: Array, rows: Array, bound: Array) -> tuple[int, int, Array]:
     best, first = 0, -1
     chosen, intent = np.zeros(X.shape[1], np.uint64), np.zeros(X.shape[1], np.uint64)
@@ -59,11 +60,12 @@ def _first_column(X: Array, open_cells: Array, indptr: Array, rows: Array, bound
             bound[j] = _coverage(X, open_cells, rows[indptr[j] : indptr[j + 1]], intent)
             if bound[j] > best:
                 best, first = bound[j], j
-                chosen[:] = intent
+                for q in range(intent.size):
+                    chosen[q] = intent[q]
     return best, first, chosen
 
 
-@kernel
+@part
 def _narrow(X: Array, left: Array, extent: Array, j: int, part: Array) -> tuple[int, int]:
     """Write to ``part`` the rows of ``extent`` with column j; return how many and their open ones."""
     size, limit = 0, 0

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from cofactor.boolean.bits import Bits, check_boolean, error, pack, unpack
-from cofactor.boolean.packed import add_bits, get, kernel, popcount
+from cofactor.boolean.packed import ADD, add_bits, get, kernel, popcount
 from cofactor.types import Array, Data
 
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -95,7 +95,7 @@ def _sums(words: Array, m: int) -> tuple[Array, Array]:
     columns, rows = np.zeros(64 * words.shape[1], np.int64), np.zeros(words.shape[0], np.int64)
     for i in range(words.shape[0]):
         for q in range(words.shape[1]):
-            add_bits(words[i, q], q, columns)
+            add_bits(words[i, q], q, columns, ADD)
             rows[i] += popcount(words[i, q])
     return columns[:m], rows
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from cofactor.boolean.bits import Bits, as_bits, beside, is_there, pack, unpack
 from cofactor.boolean.cover import greedy_refit
-from cofactor.boolean.packed import ONE, add_bits, cover_twice, get, kernel, union
+from cofactor.boolean.packed import ADD, NONE, ONE, TAKE, add_bits, cover_twice, get, kernel, part, union
 from cofactor.local.kernels import tensor_bits
 from cofactor.local.placed import Placed
 from cofactor.local.threads import over_rows
@@ -51,7 +51,8 @@ def changes(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Changes:
 
     def some(start: int, stop: int) -> None:
         mine, pairs = np.zeros_like(cells), np.zeros_like(overlap)
-        _changes(X.words[start:stop], W.words[start:stop], H.words, mine, pairs)
+        words, used = np.empty((2, X.words.shape[1]), np.uint64), np.empty(k, np.int64)
+        _changes(X.words[start:stop], W.words[start:stop], H.words, words, used, mine, pairs)
         with one_by_one:
             np.add(cells, mine, out=cells)
             np.add(overlap, pairs, out=overlap)
@@ -88,7 +89,7 @@ def uncovered(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Array:
         x, w, h = beside(X, W, H)
         return _there(tensor_bits.uncovered(x, w, h, X.shape[1]))
     out = np.zeros(64 * X.words.shape[1], np.int64)
-    _uncovered(X.words, W.words, H.words, out)
+    _uncovered(X.words, W.words, H.words, np.empty(X.words.shape[1], np.uint64), out)
     return out[: X.shape[1]]
 
 
@@ -150,7 +151,8 @@ def sweep(X: Bits | Data, W: Bits | Data, H: Array, *, usage: Array | None = Non
     """
     X, W, new = as_bits(X), as_bits(W), pack(H)
     mass = np.ones(X.shape[0], np.int64) if usage is None else usage
-    _sweep((X.words, W.words, mass), new.words, X.shape[1])
+    words = new.words.shape[1]
+    _sweep((X.words, W.words, mass), new.words, X.shape[1], np.empty(words, np.uint64), np.empty((2, 64 * words), int))
     return unpack(new)
 
 
@@ -186,11 +188,10 @@ def _alive(X: Bits, W: Array, H: Array) -> Array:
     return H if np.all(used) else reseed(H, np.where(used, X.ones, 0), uncovered(X, W, H))[0]
 
 
-@kernel
-def _counts(rows: tuple[Array, Array, Array], H: Array, component: int, out: Array) -> int:
+@part
+def _counts(rows: tuple[Array, Array, Array], H: Array, component: int, others: Array, out: Array) -> int:
     X, W, usage = rows
     used = 0
-    others = np.empty(X.shape[1], np.uint64)
     for i in range(X.shape[0]):
         if not get(W[i], component):
             continue
@@ -203,11 +204,11 @@ def _counts(rows: tuple[Array, Array, Array], H: Array, component: int, out: Arr
 
 
 @kernel
-def _sweep(rows: tuple[Array, Array, Array], H: Array, m: int) -> None:
-    out = np.zeros((2, 64 * H.shape[1]), np.int64)
+def _sweep(rows: tuple[Array, Array, Array], H: Array, m: int, others: Array, out: Array) -> None:
     for component in range(H.shape[0]):
-        out[:] = 0
-        used = _counts(rows, H, component, out)
+        for j in range(out.shape[1]):
+            out[0, j] = out[1, j] = 0
+        used = _counts(rows, H, component, others, out)
         for j in range(m):
             zeros, ones = out[0, j], used - out[1, j]
             bit = ONE << np.uint64(j & 63)
@@ -218,18 +219,16 @@ def _sweep(rows: tuple[Array, Array, Array], H: Array, m: int) -> None:
 
 
 @kernel
-def _uncovered(X: Array, W: Array, H: Array, out: Array) -> None:
-    row = np.empty(X.shape[1], np.uint64)
+def _uncovered(X: Array, W: Array, H: Array, row: Array, out: Array) -> None:
     for i in range(X.shape[0]):
-        union(W[i], H, row)
+        union(W[i], H, row, NONE)
         for q in range(row.size):
-            add_bits(X[i, q] & ~row[q], q, out)
+            add_bits(X[i, q] & ~row[q], q, out, ADD)
 
 
 @kernel
-def _changes(X: Array, W: Array, H: Array, cells: Array, overlap: Array) -> None:
-    once, twice = np.empty(X.shape[1], np.uint64), np.empty(X.shape[1], np.uint64)
-    used = np.empty(H.shape[0], np.int64)
+def _changes(X: Array, W: Array, H: Array, words: Array, used: Array, cells: Array, overlap: Array) -> None:
+    once, twice = words[0], words[1]
     for i in range(X.shape[0]):
         size = cover_twice(W[i], H, once, twice, used)
         for a in range(size):
@@ -238,9 +237,9 @@ def _changes(X: Array, W: Array, H: Array, cells: Array, overlap: Array) -> None
                 overlap[component, used[b]] += 1
             for q in range(once.size):
                 alone = H[component, q] & ~twice[q]
-                add_bits(alone & X[i, q], q, cells[component], 1)
-                add_bits(alone & ~X[i, q], q, cells[component], -1)
+                add_bits(alone & X[i, q], q, cells[component], ADD)
+                add_bits(alone & ~X[i, q], q, cells[component], TAKE)
                 # a bit set in H is covered here: only cells where H is 0 may lose from the row count
                 absent = (once[q] | X[i, q]) & ~H[component, q]
-                add_bits(absent, q, cells[component], -1)
-                add_bits(X[i, q] & ~once[q], q, cells[component], -1)
+                add_bits(absent, q, cells[component], TAKE)
+                add_bits(X[i, q] & ~once[q], q, cells[component], TAKE)

@@ -11,17 +11,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from cofactor.engines import beside
+from cofactor.engines import beside, blockwise
 from cofactor.engines.contract import Answer, Client, Finished, Work, check_message, used_by, weight
 from cofactor.engines.history import adds_up, draws, stage_of
 from cofactor.local import arrays
 from cofactor.local.batches import batches
-from cofactor.local.threads import in_turn, lent, single_blas
-from cofactor.method import Method, Together, total
-from cofactor.types import Array, ClientError, CofactorError, Data, Local, Message, Shared
+from cofactor.method import Method, Together
+from cofactor.types import Array, ClientError, CofactorError, Data, Local, Shared
 
-AT_ONCE = 16
-"""Messages of blocks that wait to be summed."""
 UNTOLD = "expected a message, found an error. What it says is for that client alone: look there."
 """What others are told of an error at a client in a private run."""
 
@@ -123,27 +120,14 @@ class Host:
                 part = part.rows(here)
                 X = arrays.rows(X, here)
             if unit.where == "disk" and adds_up(self.traits, t) and self.traits.allowance is None:
-                part, message = self._step_blocks(X, shared, part, t, j)
+                part, message = blockwise.step(
+                    lambda b, own: self.method.step(b, shared, own, t, self._draws(j, t)), X, part
+                )
             else:
                 part, message = self.method.step(X, shared, part, t, self._draws(j, t))
             unit.local = part if here is None else unit.local.put(part, here)
             check_message(message, schema, client=j, t=t)
         return Answer(stepping, message)
-
-    def _step_blocks(self, X: Data, shared: Shared, local: Local, t: int, client: int) -> tuple[Local, Message]:
-        """Step a client block by block, as if each were a client of its own: its rows are read once in a round."""
-
-        def step(block: tuple[slice, Data]) -> tuple[Local, Message]:
-            return self.method.step(block[1], shared, local.rows(block[0]), t, self._draws(client, t))
-
-        parts, messages = [], []
-        for part, message in _over_blocks(step, X):
-            parts.append(part)
-            messages.append(message)
-            if len(messages) > AT_ONCE:  # all of them together may be as large as the file
-                messages = [total(messages)]
-        memory = {n: np.concatenate([part.memory[n] for part in parts]) for n in parts[0].memory}
-        return Local(np.concatenate([part.codes for part in parts]), memory), _as_sent(messages)
 
     def finish(self, factor: Array, work: Sequence[Work]) -> Finished:
         """Let every client find its codes for the final factor, and do its work; under masks findings stay here."""
@@ -259,23 +243,3 @@ def _members(unit: _Unit) -> Iterator[_Unit]:
         here = np.flatnonzero(unit.owner == j)
         local = None if unit.local is None else unit.local.rows(here)
         yield _Unit(np.array([j]), arrays.rows(unit.data, here), None, local)
-
-
-def _over_blocks(step: Callable[[tuple[slice, Data]], Any], X: Data) -> Iterator[Any]:
-    """Yield what a step makes of every block, in their order; threads that were lent read and step one each.
-
-    Sums are added in one order, whatever the threads; one that is done finds another block waiting for it.
-    """
-    if (threads := lent()) == 1:
-        yield from map(step, X.blocks())
-        return
-    with single_blas():
-        yield from in_turn(lambda rows: step((rows, X.row_block(rows))), X.slices(), threads, ahead=2 * threads)
-
-
-def _as_sent(messages: list[Message]) -> Message:
-    """Return the sum of messages in the types in which they were sent."""
-    if len(messages) == 1 and not messages[0].dtypes:
-        return messages[0]
-    sums = total(messages)
-    return sums._replace(arrays={n: np.asarray(a, sums.dtype(n))[()] for n, a in sums.arrays.items()}, dtypes={})

@@ -149,7 +149,7 @@ def solve_codes(X: Data, H: Array, layout: Layout) -> Array:
 
     def some(start: int, stop: int) -> None:
         entries = (indptr[start : stop + 1], *stored)
-        row_solver.solve_rows(entries, features, offset, prior, unknowns[start:stop])
+        row_solver.solve_rows(entries, features, offset, prior, row_solver.room(p), unknowns[start:stop])
 
     over_rows(some, R.shape[0], p * p * (p // 3 + R.nnz // max(R.shape[0], 1)))
     codes[:, places] = unknowns
@@ -187,7 +187,7 @@ def solve_factor(stats: ColumnStats, H: Array, layout: Layout) -> tuple[Array, f
 
     def some(start: int, stop: int) -> None:
         gram, cross = stats.gram[start:stop], stats.cross[start:stop]
-        row_solver.solve_columns(gram, cross, layout.penalties, out[start:stop], gains[start:stop])
+        row_solver.solve_columns(gram, cross, layout.penalties, row_solver.room(p), out[start:stop], gains[start:stop])
 
     over_rows(some, len(out), p**3 // 3 + p * p)
     new = H.astype(np.float64)

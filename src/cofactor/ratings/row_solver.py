@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from cofactor.local.kernels.compiled import compiled
+from cofactor.local.kernels.compiled import compiled, inner
 from cofactor.types import Array
 
 Entries = tuple[Array, Array, Array, Array]
 """``indptr``, ``indices`` and ``data`` of a CSR matrix, and the weight of every stored entry."""
 
 
-@compiled(error_model="numpy")
+def room(p: int) -> tuple[Array, Array]:
+    """Return room for one problem of p unknowns: kernels that make no arrays of their own are compiled sooner."""
+    return np.empty((p, p)), np.empty((2, p))
+
+
+def residual_square(entries: Entries, codes: Array, factor: Array) -> Array:
+    """Weighted ``sum_i (x_ui - w_u h_i)^2`` over the observed entries of every row; ``factor`` is m x q."""
+    out = np.zeros(len(entries[0]) - 1)
+    add_squares(entries, codes, factor, out)
+    return out
+
+
+@inner(error_model="numpy")
 def solve_ridge(A: Array, b: Array, ridge: Array) -> None:
     """Overwrite b by the solution of ``(A + diag(ridge)) x = b``; only the upper triangle of A is read.
 
@@ -41,17 +53,22 @@ def solve_ridge(A: Array, b: Array, ridge: Array) -> None:
 
 
 @compiled(error_model="numpy")
-def solve_rows(entries: Entries, features: Array, offset: Array, prior: Array, out: Array) -> None:
+def solve_rows(
+    entries: Entries, features: Array, offset: Array, prior: Array, room: tuple[Array, Array], out: Array
+) -> None:
     """Row u of ``out``: ridge regression of ``x_ui - offset_i`` on the rows i of ``features`` that u has observed.
 
-    ``prior`` (p x p) is the gram that every row has before its own: the ridge, and whatever all rows share.
+    ``prior`` (p x p) is the gram that every row has before its own: the ridge, and whatever all rows share;
+    ``room`` is :func:`room`.
     """
     indptr, indices, values, weights = entries
     p = features.shape[1]
-    A, b, none = np.empty((p, p)), np.empty(p), np.zeros(p)
+    A, b, none = room[0], room[1][0], room[1][1]
     for u in range(len(indptr) - 1):
-        A[:] = prior
-        b[:] = 0
+        for r in range(p):
+            b[r] = none[r] = 0.0
+            for c in range(p):
+                A[r, c] = prior[r, c]
         for e in range(indptr[u], indptr[u + 1]):
             i = indices[e]
             target = values[e] - offset[i]
@@ -84,13 +101,13 @@ def add_column_stats(entries: Entries, features: Array, offset: Array, gram: Arr
 
 
 @compiled(error_model="numpy")
-def solve_columns(gram: Array, cross: Array, ridge: Array, out: Array, gains: Array) -> None:
+def solve_columns(gram: Array, cross: Array, ridge: Array, room: tuple[Array, Array], out: Array, gains: Array) -> None:
     """Solve every column's ridge problem into ``out`` (m x p).
 
     ``gains`` (m) is what that gains: ``1/2 g_i^T gram_i g_i - cross_i g_i + 1/2 sum_r ridge_r g_ir^2``.
     """
     m, p = cross.shape
-    A, b = np.empty((p, p)), np.empty(p)
+    A, b = room[0], room[1][0]
     for i in range(m):
         at = 0
         gains[i] = 0.0
@@ -106,17 +123,15 @@ def solve_columns(gram: Array, cross: Array, ridge: Array, out: Array, gains: Ar
 
 
 @compiled(error_model="numpy")
-def residual_square(entries: Entries, codes: Array, factor: Array) -> Array:
-    """Weighted ``sum_i (x_ui - w_u h_i)^2`` over the observed entries of every row; ``factor`` is m x q."""
+def add_squares(entries: Entries, codes: Array, factor: Array, out: Array) -> None:
+    """Add, weighted, ``sum_i (x_ui - w_u h_i)^2`` over the observed entries of every row; ``factor`` is m x q."""
     indptr, indices, values, weights = entries
-    out = np.zeros(len(indptr) - 1)
     for u in range(len(out)):
         for e in range(indptr[u], indptr[u + 1]):
             rest = float(values[e])
             for r in range(codes.shape[1]):
                 rest -= codes[u, r] * factor[indices[e], r]
             out[u] += weights[e] * rest * rest
-    return out
 
 
 @compiled(error_model="numpy")
@@ -125,7 +140,9 @@ def add_pulls(entries: Entries, features: Array, offset: Array, factor: Array, p
     indptr, indices, values, weights = entries
     p = features.shape[1]
     for u in range(len(indptr) - 1):
-        curvature = np.sum(features[u] ** 2)
+        curvature = 0.0
+        for r in range(p):
+            curvature += features[u, r] * features[u, r]
         for e in range(indptr[u], indptr[u + 1]):
             i = indices[e]
             rest = values[e] - offset[u]

@@ -52,4 +52,9 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Compiled]:
 
     ``options`` are more of ``numba.njit``.
     """
-    return lambda function: Compiled(function, {"nogil": True, "cache": True, **options})
+    return lambda function: Compiled(function, {"nogil": True, "cache": True, "no_cfunc_wrapper": True, **options})
+
+
+def inner(**options: Any) -> Callable[[Callable[..., Any]], Compiled]:
+    """Return the same for kernels that only others call: what Python would call them by is not compiled."""
+    return compiled(no_cpython_wrapper=True, **options)

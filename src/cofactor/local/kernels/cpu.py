@@ -48,15 +48,33 @@ def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> 
     return out
 
 
-@compiled(error_model="numpy", fastmath={"contract"})
 def _solve_rows(F: Array, gram: Array, cross: Array, sweeps: int, tol: float, first: int, last: int) -> None:
-    """Solve rows ``first:last`` in place; the gradient of a row is carried: a coordinate that stays costs nothing."""
+    """Solve rows ``first:last`` in place."""
+    gradient, inverse = np.empty((2, F.shape[1]), F.dtype)
+    _invert(gram, inverse)
+    _settle_rows(F, gram, cross, inverse, gradient, sweeps, tol, first, last)
+
+
+def _invert(gram: Array, out: Array) -> None:
+    """``out_j = 1 / gram_jj``; 0 where that is 0: such a component stays as it is."""
+    out[:] = 0
+    np.divide(1, gram.diagonal(), out=out, where=gram.diagonal() > 0)
+
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def _settle_rows(
+    F: Array,
+    gram: Array,
+    cross: Array,
+    inverse: Array,
+    gradient: Array,
+    sweeps: int,
+    tol: float,
+    first: int,
+    last: int,
+) -> None:
+    """See :func:`_solve_rows`; the gradient of a row is carried: a coordinate that stays costs nothing."""
     k = F.shape[1]
-    gradient = np.empty(k, F.dtype)
-    inverse = np.zeros(k, F.dtype)
-    for j in range(k):
-        if gram[j, j] > 0:
-            inverse[j] = 1 / gram[j, j]
     for i in range(first, last):
         f = F[i]
         for j in range(k):
@@ -104,7 +122,7 @@ def hals_runs(F: Array, gram: Array, cross: Array, sweeps: int) -> Array:
     runs, n, k = F.shape
     if runs == 1 or toys.is_toy(n, k):
         return np.stack([hals_sweeps(*one, sweeps) for one in zip(F, gram, cross, strict=True)])
-    from cofactor.local.kernels.coupled import sweep_runs
+    from cofactor.local.kernels.lanes import sweep_runs
 
     out = np.empty_like(F)
     over_rows(lambda start, stop: sweep_runs(out, F, gram, cross, sweeps, start, stop), runs, sweeps * k * k * n)

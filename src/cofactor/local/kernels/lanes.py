@@ -13,7 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from cofactor.local.kernels.compiled import compiled
-from cofactor.local.kernels.lines import LINE, Lines, has_long_vectors, place
+from cofactor.local.kernels.lines import LINE, Lines, has_long_vectors, place, room
 from cofactor.types import Array
 
 WIDTH = 4 if has_long_vectors() else 1
@@ -74,23 +74,67 @@ def _improve(_: Any, T: Any, C: Any, G: Any, inverse: Any, j: Any, k: Any) -> An
     return types.void(T, C, G, inverse, n, n), generate
 
 
-@compiled(error_model="numpy", fastmath={"contract"})
 def sweep_rows(out: Array, F: Array, gram: Array, cross: Array, sweeps: int, first: int, last: int) -> None:
     """``out`` are rows ``first:last`` of F after the sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0.
 
     A lane is transposed, so that every instruction works on many rows at once. Padding makes each row's arithmetic the
     same wherever it stands: stacking clients changes no bit.
     """
-    k = F.shape[1]
-    padded, size = (k + 3) // 4 * 4, WIDTH * LINE // F.itemsize
-    G = np.zeros((padded, padded), F.dtype)
-    inverse = np.zeros((padded, 1), F.dtype)
-    for j in range(k):
-        for p in range(k):
+    _sweep_lanes(out, F, gram, cross, *_rooms(F), sweeps, first, last)
+
+
+def sweep_runs(out: Array, F: Array, gram: Array, cross: Array, sweeps: int, first: int, last: int) -> None:
+    """``out`` are runs ``first:last`` of F (runs x n x k) after the sweeps, each for its own statistics."""
+    _sweep_runs(out, F, gram, cross, *_rooms(F), sweeps, first, last)
+
+
+def _rooms(F: Array) -> tuple[Array, Array, Array, Array]:
+    """Return zeros for a gram in fours, for the inverses of its diagonal, and for two lanes."""
+    padded = (F.shape[-1] + 3) // 4 * 4
+    lanes = room(2 * padded, WIDTH * LINE // F.itemsize, F.dtype)
+    lanes[:] = 0
+    return np.zeros((padded, padded), F.dtype), np.zeros((padded, 1), F.dtype), lanes[:padded], lanes[padded:]
+
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def _sweep_runs(
+    out: Array,
+    F: Array,
+    gram: Array,
+    cross: Array,
+    G: Array,
+    inverse: Array,
+    T: Array,
+    C: Array,
+    sweeps: int,
+    first: int,
+    last: int,
+) -> None:
+    """Take one run after the other."""
+    for run in range(first, last):
+        _sweep_lanes(out[run], F[run], gram[run], cross[run], G, inverse, T, C, sweeps, 0, F.shape[1])
+
+
+@compiled(error_model="numpy", fastmath={"contract"})
+def _sweep_lanes(
+    out: Array,
+    F: Array,
+    gram: Array,
+    cross: Array,
+    G: Array,
+    inverse: Array,
+    T: Array,
+    C: Array,
+    sweeps: int,
+    first: int,
+    last: int,
+) -> None:
+    """Take rows lane by lane through T and C."""
+    padded, size = T.shape
+    for j in range(gram.shape[0]):
+        for p in range(gram.shape[0]):
             G[j, p] = -gram[j, p]
-        if gram[j, j] > 0:
-            inverse[j, 0] = 1 / gram[j, j]
-    T, C = _lanes(padded, size, F), _lanes(padded, size, F)
+        inverse[j, 0] = 1 / gram[j, j] if gram[j, j] > 0 else 0.0
     for start in range(first, last, size):
         rows = min(size, last - start)
         _turn_in(T, F, start, rows)
@@ -101,15 +145,7 @@ def sweep_rows(out: Array, F: Array, gram: Array, cross: Array, sweeps: int, fir
         _turn_out(out, T, start, rows)
 
 
-@compiled(error_model="numpy")
-def _lanes(k: int, size: int, like: Array) -> Array:
-    """Return k lanes of zeros that begin with a line of cache."""
-    memory = np.zeros(k * size + LINE, like.dtype)
-    first = -memory.ctypes.data % LINE // like.itemsize
-    return memory[first : first + k * size].reshape(k, size)
-
-
-@compiled(error_model="numpy")
+@compiled(error_model="numpy", inline="always")
 def _turn_in(T: Array, F: Array, start: int, rows: int) -> None:
     """``T = F[start : start + rows]^T``; a loop of its own, one array at a time, takes half as long."""
     for r in range(rows):
@@ -118,7 +154,7 @@ def _turn_in(T: Array, F: Array, start: int, rows: int) -> None:
             T[j, r] = row[j]
 
 
-@compiled(error_model="numpy")
+@compiled(error_model="numpy", inline="always")
 def _turn_out(F: Array, T: Array, start: int, rows: int) -> None:
     """``F[start : start + rows] = T^T``."""
     for r in range(rows):

@@ -28,13 +28,17 @@ def has_long_vectors() -> bool:
 def in_lines(B: Array) -> Array:
     """Return B with rows that begin and end with a line of cache: as long as before or a little longer."""
     (n, k), per_line = B.shape, LINE // B.itemsize
-    width = -(-k // per_line) * per_line
-    memory = np.empty((n + 1) * width, B.dtype)
-    first = -memory.ctypes.data % LINE // B.itemsize
-    out = memory[first : first + n * width].reshape(n, width)
+    out = room(n, -(-k // per_line) * per_line, B.dtype)
     copy_rows(out[:, :k], B)
     out[:, k:] = 0  # what is there by chance may be slow to multiply
     return out
+
+
+def room(n: int, width: int, dtype: np.dtype[Any]) -> Array:
+    """Return room for n rows of whole lines; what is in them is by chance."""
+    memory = np.empty((n + 1) * width, dtype)
+    first = -memory.ctypes.data % LINE // memory.itemsize
+    return memory[first : first + n * width].reshape(n, width)
 
 
 def place(context: Any, builder: Any, kind: Any, A: Any, i: Any, offset: Any) -> Any:

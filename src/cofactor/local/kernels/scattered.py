@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from cofactor.local.kernels.compiled import compiled
+from cofactor.local.kernels.compiled import compiled, inner
 from cofactor.local.kernels.lines import LINE, Lines, place
 from cofactor.types import Array
 
@@ -78,10 +78,14 @@ _four, _two, _one = _sum_of(4), _sum_of(2), _sum_of(1)
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
-def gather_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Array, first: int, last: int) -> None:
-    """``out_i = sum_e x_e B_(j_e)`` over the stored values e of rows ``first:last``; rows of B are whole lines."""
+def gather_rows(
+    indptr: Array, indices: Array, data: Array, B: Array, out: Array, row: Array, first: int, last: int
+) -> None:
+    """``out_i = sum_e x_e B_(j_e)`` over the stored values e of rows ``first:last``.
+
+    Rows of B are whole lines; ``row`` is room for one of them.
+    """
     k, length = out.shape[1], B.shape[1] * B.itemsize
-    row = np.empty((1, B.shape[1]), B.dtype)
     for i in range(first, last):
         begin, end, at = np.intp(indptr[i]), np.intp(indptr[i + 1]), 0
         while length - at >= 4 * LINE:
@@ -106,7 +110,7 @@ def scatter_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Arra
     length = k * B.itemsize
     asks = length >= LONG and length * out.shape[0] > LARGE
     for i in range(B.shape[0]):
-        row, begin, end = B[i], indptr[i], indptr[i + 1]
+        row, begin, end = B[i], np.intp(indptr[i]), np.intp(indptr[i + 1])
         if first > 0:
             begin = _first_of(indices, begin, end, first)
         if last < out.shape[0]:
@@ -121,7 +125,7 @@ def scatter_rows(indptr: Array, indices: Array, data: Array, B: Array, out: Arra
                 to[a] += x * row[a]
 
 
-@compiled(error_model="numpy")
+@inner(error_model="numpy")
 def _first_of(indices: Array, begin: int, end: int, j: int) -> int:
     """Return the first of the places ``begin:end`` whose index is not below j."""
     while begin < end:

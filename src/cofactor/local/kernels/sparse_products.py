@@ -50,7 +50,7 @@ def _gather(along: tuple[Array, Array, Array], B: Array, n: int) -> Array:
     out, lined = np.empty((n, B.shape[1]), B.dtype), in_lines(B)
     pieces = worth(along[2].size * B.shape[1])
     cuts = np.searchsorted(along[0], np.linspace(0, along[2].size, pieces + 1)[1:-1]).tolist()
-    _share(lambda rows: gather_rows(*along, lined, out, *rows), [0, *cuts, n])
+    _share(lambda rows: gather_rows(*along, lined, out, np.empty_like(lined[:1]), *rows), [0, *cuts, n])
     return out
 
 
