@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cofactor.local.kernels import toys
+from cofactor.local.kernels import dense_products, toys
 from cofactor.local.kernels.compiled import compiled
 from cofactor.local.threads import by_rows, over_rows
 from cofactor.types import Array
@@ -36,6 +36,45 @@ def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> Array:
     out = np.empty_like(F)
     over_rows(lambda start, stop: sweep_rows(out, F, gram, cross, sweeps, start, stop), n, sweeps * k * k, LANE)
     return out
+
+
+def hals_ahead(F: Array, gram: Array, cross: Array, sweeps: int, momentum: float) -> tuple[Array, Array, Array]:
+    """Return F after the sweeps, that extrapolated beyond F, and the gram of the latter.
+
+    It is :func:`hals_sweeps`, :func:`extrapolate` and a gram to the bit; of many rows some at a time, which stay in the
+    second cache from one to the next.
+    """
+    (n, k), F = F.shape, by_rows(F)
+    if not dense_products.sums_grams(F):
+        new = hals_sweeps(F, gram, cross, sweeps)
+        ahead = extrapolate(new, F, momentum)
+        return new, ahead, dense_products.gram(ahead)
+    from cofactor.local.kernels.grams import PART as many
+
+    gram, cross = np.ascontiguousarray(gram), by_rows(cross)
+    new, ahead, grams = np.empty_like(F), np.empty_like(F), np.empty((-(-n // many), k, k), F.dtype)
+
+    def some(start: int, stop: int) -> None:
+        for first in range(start, stop, many):
+            here = slice(first, min(first + many, stop))
+            codes_ahead(F[here], gram, cross[here], sweeps, momentum, new[here], ahead[here], grams[first // many :])
+
+    over_rows(some, n, (sweeps + 1) * k * k, many)
+    return new, ahead, grams.sum(axis=0)
+
+
+def codes_ahead(
+    F: Array, gram: Array, cross: Array, sweeps: int, momentum: float, new: Array, ahead: Array, grams: Array
+) -> None:
+    """Do :func:`hals_ahead` of a few rows by the calling thread, up to the sum of ``grams``, one for every part."""
+    from cofactor.local.kernels.grams import PART, gram_rows
+    from cofactor.local.kernels.lanes import sweep_rows
+
+    n = len(F)
+    sweep_rows(new, F, gram, cross, sweeps, 0, n)
+    _extrapolate(ahead, new, F, F.dtype.type(momentum), 0, n)
+    for out, first in zip(grams, range(0, n, PART), strict=False):
+        gram_rows(out, ahead, first, min(first + PART, n))
 
 
 def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> Array:

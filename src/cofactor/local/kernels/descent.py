@@ -24,6 +24,16 @@ def hals(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0.0) -> 
     return cpu.hals_solve(F, gram, cross, sweeps, tol) if tol > 0 else cpu.hals_sweeps(F, gram, cross, sweeps)
 
 
+def hals_ahead(F: Array, gram: Array, cross: Array, sweeps: int, momentum: Any) -> tuple[Array, Array, Array]:
+    """Return :func:`hals`, that extrapolated beyond F (:func:`extrapolate`), and the gram of the latter, to the bit."""
+    if isinstance(cross, Placed):
+        new = hals(F, gram, cross, sweeps)
+        ahead = extrapolate(new, F, momentum)
+        return new, ahead, ahead.T @ ahead
+    gram, cross = (np.asarray(a, dtype=F.dtype) for a in (gram, cross))
+    return cpu.hals_ahead(F, gram, cross, sweeps, momentum)
+
+
 def extrapolate(new: Array, old: Array, momentum: Any) -> Array:
     """Return ``[new + momentum (new - old)]_+``."""
     if isinstance(new, Placed):

@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 
 from cofactor.local.kernels.compiled import compiled
 from cofactor.local.kernels.lines import LINE, Lines, has_long_vectors, place
+from cofactor.local.kernels.turning import lanes, turn_in, turn_out
 from cofactor.types import Array
 
 WIDTH = 4 if has_long_vectors() else 1
@@ -90,38 +91,12 @@ def sweep_rows(out: Array, F: Array, gram: Array, cross: Array, sweeps: int, fir
             G[j, p] = -gram[j, p]
         if gram[j, j] > 0:
             inverse[j, 0] = 1 / gram[j, j]
-    T, C = _lanes(padded, size, F), _lanes(padded, size, F)
+    T, C = lanes(padded, size, F), lanes(padded, size, F)
     for start in range(first, last, size):
         rows = min(size, last - start)
-        _turn_in(T, F, start, rows)
-        _turn_in(C, cross, start, rows)
+        turn_in(T, F, start, rows)
+        turn_in(C, cross, start, rows)
         for _ in range(sweeps):
             for j in range(0, padded, 4):
                 _improve(T, C, G, inverse, j, padded)
-        _turn_out(out, T, start, rows)
-
-
-@compiled(error_model="numpy")
-def _lanes(k: int, size: int, like: Array) -> Array:
-    """Return k lanes of zeros that begin with a line of cache."""
-    memory = np.zeros(k * size + LINE, like.dtype)
-    first = -memory.ctypes.data % LINE // like.itemsize
-    return memory[first : first + k * size].reshape(k, size)
-
-
-@compiled(error_model="numpy")
-def _turn_in(T: Array, F: Array, start: int, rows: int) -> None:
-    """``T = F[start : start + rows]^T``; a loop of its own, one array at a time, takes half as long."""
-    for r in range(rows):
-        row = F[start + r]
-        for j in range(F.shape[1]):
-            T[j, r] = row[j]
-
-
-@compiled(error_model="numpy")
-def _turn_out(F: Array, T: Array, start: int, rows: int) -> None:
-    """``F[start : start + rows] = T^T``."""
-    for r in range(rows):
-        row = F[start + r]
-        for j in range(F.shape[1]):
-            row[j] = T[j, r]
+        turn_out(out, T, start, rows)
