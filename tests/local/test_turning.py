@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from cofactor.local.kernels import turning
+from cofactor.local.kernels.orders import SMALL, by_rows
+from cofactor.local.threads import lend
 
-ORDERS = {
-    "rows": np.ascontiguousarray,
-    "columns": np.asfortranarray,
-    "apart": lambda F: np.repeat(F, 2, axis=1)[:, ::2],
-}
+ORDERS = {"alone": np.ascontiguousarray, "part": lambda F: np.hstack([F, F])[:, : F.shape[1]]}
 
 
 @pytest.mark.parametrize("squares", [True, False])
@@ -32,7 +30,7 @@ def test_there_and_back(dtype, order, squares, monkeypatch):
             T, out = turning.lanes(k + 2, size, np.zeros(1, dtype)), np.zeros(F.shape, dtype)
             assert T.ctypes.data % 64 == 0
             turn_in(T, F, start, rows)
-            turn_out(out, T, start, rows)
+            turn_out(out, T, start, rows, 0)
             np.testing.assert_array_equal(T[:k, :rows], F[start : start + rows].T)
             assert not T[k:].any()
             assert not T[:, rows:].any()
@@ -72,3 +70,16 @@ def test_sweeps_where_vectors_are_short(tmp_path):
     env = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", SHORT], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_orders_of_large_matrices():
+    """Of more numbers than are copied one by one, squares are turned; no thread changes that."""
+    for dtype in (np.float32, np.float64):
+        for n, k in ((SMALL // 7 + 5, 7), (33, SMALL // 33 + 1), (SMALL + 3, 1), (SMALL // 30 + 1, 30)):
+            A = np.random.default_rng(k).normal(size=(n, k)).astype(dtype)
+            for given in (A, np.asfortranarray(A), np.repeat(A, 2, axis=1)[:, ::2]):
+                for count in (1, 2):
+                    with lend(count):
+                        found = by_rows(given)
+                    assert found.flags.c_contiguous
+                    np.testing.assert_array_equal(found, A)

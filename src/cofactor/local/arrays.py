@@ -15,8 +15,8 @@ from scipy import sparse
 
 from cofactor.local.admitted import check_size
 from cofactor.local.kernels import dense_products, sparse_products
+from cofactor.local.kernels.orders import by_rows
 from cofactor.local.placed import Placed
-from cofactor.local.threads import by_rows
 from cofactor.types import Array, Data, DataError
 
 NARROW = 2.0**40

@@ -77,15 +77,6 @@ def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int =
         piece.result()
 
 
-def by_rows(A: Array) -> Array:
-    """Return A (n x k) row by row in memory: as it is, or a copy by the threads that were lent."""
-    if A.flags.c_contiguous or A.ndim != 2:
-        return np.ascontiguousarray(A)
-    out = np.empty(A.shape, A.dtype)
-    copy_rows(out, A)
-    return out
-
-
 def copy_rows(out: Array, A: Array) -> None:
     """Copy A (n x k) into ``out`` by the threads that were lent."""
     over_rows(lambda start, stop: np.copyto(out[start:stop], A[start:stop]), A.shape[0], TURNED * A.shape[1], LINE)

@@ -44,7 +44,7 @@ def times_codes(X: Array, W: Array) -> Array:
 def gram(F: Array) -> Array:
     """``F^T F`` (k x k): that of some rows at a time, added in order."""
     (n, k), rows = F.shape, FEW
-    make: Callable[..., object] = _gram_rows
+    make: Callable[..., object] = _grams
     if sums_grams(F):
         from cofactor.local.kernels import grams
 
@@ -53,16 +53,14 @@ def gram(F: Array) -> Array:
         return F.T @ F
     parts = np.empty((-(-n // rows), k, k), F.dtype)
 
-    def some(start: int, stop: int) -> None:
-        for i in range(start, stop):
-            make(parts[i], F, i * rows, min((i + 1) * rows, n))
-
-    over_rows(some, len(parts), rows * k * k)
+    over_rows(lambda start, stop: make(parts[start // rows :], F, start, stop), n, k * k, rows)
     return parts.sum(axis=0)
 
 
-def _gram_rows(out: Array, F: Array, first: int, last: int) -> None:
-    np.matmul(F[first:last].T, F[first:last], out=out)
+def _grams(out: Array, F: Array, first: int, last: int) -> None:
+    for made, start in zip(out, range(first, last, FEW), strict=False):
+        part = F[start : min(start + FEW, last)]
+        np.matmul(part.T, part, out=made)
 
 
 def sums_grams(F: Array) -> bool:

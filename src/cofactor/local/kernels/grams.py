@@ -52,7 +52,7 @@ def _add(_: Any, out: Any, F: Any, rows: Any, c: Any, offset: Any) -> Any:
 
 @compiled(error_model="numpy", fastmath={"contract"})
 def gram_rows(out: Array, F: Array, first: int, last: int) -> None:
-    """``out = F^T F`` (k x k) over rows ``first:last``.
+    """``out_i = F^T F`` (k x k) over the i-th ``PART`` of rows ``first:last``.
 
     Rows stand at the end of whole lines, behind zeros: some numbers at a time, from the last ones on, with all lines
     from their own on.
@@ -70,6 +70,10 @@ def gram_rows(out: Array, F: Array, first: int, last: int) -> None:
         for c in range(width - HEIGHT, begin - HEIGHT, -HEIGHT):
             for line in range(c // step, width // step):
                 _add(sums, some, rows, c, line * step * F.itemsize)
-    for a in range(k):
-        for b in range(a, k):
-            out[a, b] = out[b, a] = sums[begin + a, begin + b]
+        done = start + rows - first
+        if done % PART == 0 or start + rows == last:
+            made = out[(done - 1) // PART]
+            for a in range(k):
+                for b in range(a, k):
+                    made[a, b] = made[b, a] = sums[begin + a, begin + b]
+            sums[...] = 0

@@ -76,8 +76,12 @@ def _improve(_: Any, T: Any, C: Any, G: Any, inverse: Any, j: Any, k: Any) -> An
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
-def sweep_rows(out: Array, F: Array, gram: Array, cross: Array, sweeps: int, first: int, last: int) -> None:
-    """``out`` are rows ``first:last`` of F after the sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0.
+def sweep_rows(
+    out: Array, F: Array, gram: Array, cross: Array, pull: float, sweeps: int, first: int, last: int
+) -> None:
+    """``out`` are rows ``first:last`` of F after sweeps on ``1/2 tr(E gram E^T) - tr(E (cross + pull F)^T)``, E >= 0.
+
+    E begins at F; both lie row by row.
 
     A lane is transposed, so that every instruction works on many rows at once. Padding makes each row's arithmetic the
     same wherever it stands: stacking clients changes no bit.
@@ -96,7 +100,12 @@ def sweep_rows(out: Array, F: Array, gram: Array, cross: Array, sweeps: int, fir
         rows = min(size, last - start)
         turn_in(T, F, start, rows)
         turn_in(C, cross, start, rows)
+        if pull != 0:
+            for j in range(k):
+                own, to = T[j], C[j]
+                for r in range(size):
+                    to[r] += pull * own[r]
         for _ in range(sweeps):
             for j in range(0, padded, 4):
                 _improve(T, C, G, inverse, j, padded)
-        turn_out(out, T, start, rows)
+        turn_out(out, T, start, rows, 0)

@@ -11,7 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from cofactor.local.threads import by_rows, each, worth
+from cofactor.local.kernels.orders import by_rows
+from cofactor.local.threads import each, worth
 from cofactor.types import Array, Data
 
 SAMPLE = 1 << 10

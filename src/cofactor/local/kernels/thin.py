@@ -19,7 +19,8 @@ from numba.extending import intrinsic
 from cofactor.local.kernels.compiled import compiled
 from cofactor.local.kernels.grams import PART
 from cofactor.local.kernels.lines import LINE, Lines, in_lines, place
-from cofactor.local.threads import by_rows, over_rows
+from cofactor.local.kernels.orders import by_rows
+from cofactor.local.threads import over_rows
 from cofactor.types import Array
 
 WIDTH = 4

@@ -64,34 +64,34 @@ def lanes(k: int, size: int, like: Array) -> Array:
 
 @compiled(error_model="numpy")
 def turn_in(T: Array, F: Array, start: int, rows: int) -> None:
-    """``T = F[start : start + rows]^T``; a loop of its own, one array at a time, takes half as long."""
+    """``T = F[start : start + rows]^T``; F lies row by row.
+
+    A loop of its own, one array at a time, takes half as long.
+    """
     k, step = F.shape[1], LINE // F.itemsize
-    if F.strides[0] == F.itemsize and F.strides[1] != F.itemsize:  # its columns are lanes already
-        for j in range(k):
-            for r in range(rows):
-                T[j, r] = F[start + r, j]
-        return
-    whole = rows // step * step if SQUARES and k >= step and F.strides[1] == F.itemsize else 0
+    whole = rows // step * step if SQUARES and k >= step else 0
     for r in range(0, whole, step):
         for j in range(0, k - step + 1, step):
             _turn_square(T, j, r, F, start + r, j)
         if k % step:
             _turn_square(T, k - step, r, F, start + r, k - step)
     for r in range(whole, rows):
+        row = F[start + r]
         for j in range(k):
-            T[j, r] = F[start + r, j]
+            T[j, r] = row[j]
 
 
 @compiled(error_model="numpy")
-def turn_out(F: Array, T: Array, start: int, rows: int) -> None:
-    """``F[start : start + rows] = T^T``; F lies row by row."""
+def turn_out(F: Array, T: Array, start: int, rows: int, begin: int) -> None:
+    """``F[start : start + rows] = T[:, begin : begin + rows]^T``; F lies row by row."""
     k, step = F.shape[1], LINE // F.itemsize
     whole = rows // step * step if SQUARES and k >= step else 0
     for r in range(0, whole, step):
         for j in range(0, k - step + 1, step):
-            _turn_square(F, start + r, j, T, j, r)
+            _turn_square(F, start + r, j, T, j, begin + r)
         if k % step:
-            _turn_square(F, start + r, k - step, T, k - step, r)
+            _turn_square(F, start + r, k - step, T, k - step, begin + r)
     for r in range(whole, rows):
+        row = F[start + r]
         for j in range(k):
-            F[start + r, j] = T[j, r]
+            row[j] = T[j, begin + r]
