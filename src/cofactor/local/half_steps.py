@@ -146,7 +146,7 @@ def improve_factor(
     def improved(F: Array, previous: Array, *sums: Array) -> tuple[Any, ...]:
         found, gained, explained = [], 0.0, 0.0
         for (part, _), gram, cross in zip(parts, sums[::2], sums[1::2], strict=True):
-            stats = Stats(gram, cross)
+            stats = Stats(gram, arrays.contiguous(cross))
             priced = penalties.for_factor(stats, rows)
             living = priced if any(penalties.factor) else _alive(priced, F[part])  # what costs may as well go
             new = update(F[part], living, t, previous[part])

@@ -71,10 +71,8 @@ def turn_in(T: Array, F: Array, start: int, rows: int) -> None:
     k, step = F.shape[1], LINE // F.itemsize
     whole = rows // step * step if SQUARES and k >= step else 0
     for r in range(0, whole, step):
-        for j in range(0, k - step + 1, step):
-            _turn_square(T, j, r, F, start + r, j)
-        if k % step:
-            _turn_square(T, k - step, r, F, start + r, k - step)
+        for j in range(0, k, step):  # the last square ends with the row
+            _turn_square(T, min(j, k - step), r, F, start + r, min(j, k - step))
     for r in range(whole, rows):
         row = F[start + r]
         for j in range(k):
@@ -87,10 +85,8 @@ def turn_out(F: Array, T: Array, start: int, rows: int, begin: int) -> None:
     k, step = F.shape[1], LINE // F.itemsize
     whole = rows // step * step if SQUARES and k >= step else 0
     for r in range(0, whole, step):
-        for j in range(0, k - step + 1, step):
-            _turn_square(F, start + r, j, T, j, begin + r)
-        if k % step:
-            _turn_square(F, start + r, k - step, T, k - step, begin + r)
+        for j in range(0, k, step):
+            _turn_square(F, start + r, min(j, k - step), T, min(j, k - step), begin + r)
     for r in range(whole, rows):
         row = F[start + r]
         for j in range(k):
