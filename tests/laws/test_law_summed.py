@@ -76,8 +76,9 @@ def unit(H):
 
 
 @MOMENTA
-@pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-10), (np.float32, 1e-4)])
+@pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-10), (np.float32, 3e-4)])
 def test_many_clients_equal_one_client_with_all_rows(momentum, dtype, tol, Xs):
+    """In single precision as far as rounding lets a round on the way down come a little sooner or later."""
     Xs = [X.astype(dtype) for X in Xs]
     method = catalog.make("exact", 6, start="random", momentum=momentum, sweeps=3)
     many, one = run(method, Xs, rounds=ROUNDS), run(method, [np.vstack(Xs)], rounds=ROUNDS)

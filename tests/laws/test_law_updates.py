@@ -170,3 +170,17 @@ def test_changed_stats_keep_dtype(name, dtype, problem):
     X, B, F = (a.astype(dtype) for a in problem)
     gram, cross = CHANGES[name][0](st.for_codes(X, B), F)
     assert gram.dtype == cross.dtype == dtype
+
+
+@pytest.mark.parametrize("rows", [9, 40])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_anchored_update_is_one_of_changed_stats(rows, dtype, problem):
+    """The anchor is added inside the kernel, and for toys outside of it."""
+    X, B, F = (a.astype(dtype) for a in problem)
+    for k in (3, 5):
+        stats = st.for_codes(X[:rows], B[:k])
+        start = F[:rows, :k]
+        mu = 0.3 * float(np.mean(np.diag(stats.gram)))
+        expected = updates.HALS(2)(start, st.anchor(stats, start, mu))
+        close = {"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-13}
+        np.testing.assert_allclose(updates.ProximalCD(0.3, 2)(start, stats), expected, **close)

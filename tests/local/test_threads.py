@@ -1,5 +1,7 @@
 """Threads over rows: everything is done once, and no bit depends on how many there are."""
 
+import threading
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -30,15 +32,40 @@ def test_rows_are_covered_once(n, count):
     with lend(count):
         over_rows(work, n, 10, 64)
     assert (seen == 1).all()
-    assert len(pieces) == max(1, min(count, -(-n // 64)))
+    assert max(1, min(count, -(-n // 64))) <= len(pieces) <= max(1, min(count * module.PIECES, -(-n // 64)))
+    assert len(pieces) == 1 or count > 1
     assert all(start % 64 == 0 for start in pieces)
 
 
-def test_a_thread_of_its_own_has_none_to_spare():
-    counts = []
+def test_a_thread_of_its_own_has_none_to_spare(monkeypatch):
+    monkeypatch.setattr(module, "PIECES", 1)
+    counts, both = [], threading.Barrier(2)
+
+    def work(*_):
+        both.wait(timeout=10)
+        over_rows(lambda *_: counts.append(1), 1000, 10)
+
     with lend(2):
-        over_rows(lambda *_: over_rows(lambda *_: counts.append(1), 1000, 10), 2, 10)
+        over_rows(work, 2, 10)
     assert len(counts) == 3, "the caller may use two threads, the one it started only itself"
+
+
+def test_the_caller_takes_what_a_slow_thread_has_not_begun():
+    caller, mine, begun, enough = threading.get_ident(), [], threading.Event(), threading.Event()
+
+    def work(start, _):
+        if threading.get_ident() != caller:
+            begun.set()
+            assert enough.wait(timeout=10)
+            return
+        assert begun.wait(timeout=10)
+        mine.append(start)
+        if len(mine) == 2 * module.PIECES - 1:
+            enough.set()
+
+    with lend(2):
+        over_rows(work, 800, 10)
+    assert len(set(mine)) == len(mine) == 2 * module.PIECES - 1
 
 
 def test_errors_come_out():

@@ -26,7 +26,7 @@ def test_sweeps_are_those_of_the_compiled_kernel(problem, tol):
         cpu._solve_rows(expected, gram, cross, 50, tol, 0, len(F))
     else:
         found = cpu.hals_sweeps(F, gram, cross, 5)
-        lanes.sweep_rows(expected, F, gram, cross, 5, 0, len(F))
+        lanes.sweep_rows(expected, F, gram, cross, 0.0, 5, 0, len(F))
     np.testing.assert_array_equal(F, before)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(found[:, 1], F[:, 1])
@@ -97,7 +97,7 @@ def test_sweeps_in_lanes_are_coordinate_descent(rng, k):
                 expected[:, j] += (cross[:, j] - expected @ gram[j]) / gram[j, j]
                 expected[:, j] = np.maximum(expected[:, j], 0)
     found = np.empty_like(F)
-    lanes.sweep_rows(found, F, gram, cross, 3, 0, 70)
+    lanes.sweep_rows(found, F, gram, cross, 0.0, 3, 0, 70)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 

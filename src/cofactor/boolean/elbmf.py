@@ -17,8 +17,9 @@ from cofactor.boolean.bits import check_boolean
 from cofactor.boolean.packed import kernel
 from cofactor.boolean.prox import Prox, elb_prox, lam_at
 from cofactor.local.kernels import tensor_relaxed
+from cofactor.local.kernels.orders import by_rows
 from cofactor.local.placed import Placed, placed
-from cofactor.local.threads import by_rows, product
+from cofactor.local.threads import product
 from cofactor.types import Array, Data
 
 

@@ -15,18 +15,14 @@ from scipy import sparse
 
 from cofactor.local.admitted import check_size
 from cofactor.local.kernels import dense_products, sparse_products
+from cofactor.local.kernels.orders import by_rows
 from cofactor.local.placed import Placed
-from cofactor.local.threads import by_rows, over_rows
 from cofactor.types import Array, Data, DataError
 
 NARROW = 2.0**40
 """Values of float32 data up to so much, and down to its inverse, have squares and sums of squares in float32 too."""
 BLOCK_CELLS = 1 << 22
 """Cells of a block in double precision: 32 MB."""
-GRAM_ROWS = 1 << 11
-"""Rows of a part of a gram: no bit depends on how many threads share them."""
-
-
 LEFT_OUT = ", or fit by the method 'exact-gaps', to which NaN was not observed"
 
 
@@ -171,18 +167,7 @@ def times_codes(X: Data, W: Array) -> Array:
 
 def gram(F: Array) -> Array:
     """``F^T F`` (k x k) of F (n x k): that of some rows at a time, by the threads that were lent, added in order."""
-    if isinstance(F, Placed) or len(F) <= GRAM_ROWS:
-        return F.T @ F
-    n, k = F.shape
-    parts = np.empty((-(-n // GRAM_ROWS), k, k), F.dtype)
-
-    def some(start: int, stop: int) -> None:
-        for i in range(start, stop):
-            part = F[i * GRAM_ROWS : (i + 1) * GRAM_ROWS]
-            np.matmul(part.T, part, out=parts[i])
-
-    over_rows(some, len(parts), GRAM_ROWS * k * k)
-    return parts.sum(axis=0)
+    return F.T @ F if isinstance(F, Placed) else dense_products.gram(F)
 
 
 def square(X: Data) -> float:

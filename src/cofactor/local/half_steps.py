@@ -10,7 +10,7 @@ import numpy as np
 
 from cofactor.local import arrays
 from cofactor.local.graphs import replayed
-from cofactor.local.kernels import descent
+from cofactor.local.kernels import descent, one_pass
 from cofactor.local.penalties import UNPENALIZED, Penalties
 from cofactor.local.placed import Placed
 from cofactor.local.stats import for_codes, gain
@@ -77,10 +77,17 @@ def improve_codes(
     m, first = data.shape[1], bool(fresh.any())
 
     def improved(factor: Array, codes: Array, momentum: Any) -> tuple[Array, ...]:
-        stats = penalties.for_codes(for_codes(data, factor.astype(data.dtype, copy=False)), m)
-        new = update(_first_codes(codes, stats, fresh, penalties) if first else codes, stats, t, codes)
-        y = descent.extrapolate(new, np.where(fresh[:, None], new, codes) if first else codes, momentum)
-        gram = arrays.gram(y) - arrays.gram(codes) if changes else arrays.gram(y)
+        H, sweeps = factor.astype(data.dtype, copy=False), 0 if first else _sweeps(update)
+        if sweeps and not changes and not penalties.any and one_pass.fits(data, codes):
+            return one_pass.improve(data, H, arrays.gram(H.T), codes, sweeps, momentum)
+        stats = penalties.for_codes(for_codes(data, H), m)
+        if sweeps:
+            new, y, gram = descent.hals_ahead(codes, *stats, sweeps, momentum)
+        else:
+            new = update(_first_codes(codes, stats, fresh, penalties) if first else codes, stats, t, codes)
+            y = descent.extrapolate(new, np.where(fresh[:, None], new, codes) if first else codes, momentum)
+            gram = arrays.gram(y)
+        gram = gram - arrays.gram(codes) if changes else gram
         cross = arrays.times_codes(data, y - codes if changes else y).T
         return (new, gram, cross, y) if penalties.scaled else (new, gram, cross)
 
@@ -139,7 +146,7 @@ def improve_factor(
     def improved(F: Array, previous: Array, *sums: Array) -> tuple[Any, ...]:
         found, gained, explained = [], 0.0, 0.0
         for (part, _), gram, cross in zip(parts, sums[::2], sums[1::2], strict=True):
-            stats = Stats(gram, cross)
+            stats = Stats(gram, arrays.contiguous(cross))
             priced = penalties.for_factor(stats, rows)
             living = priced if any(penalties.factor) else _alive(priced, F[part])  # what costs may as well go
             new = update(F[part], living, t, previous[part])
@@ -174,7 +181,12 @@ def _beside(H: Array, previous: Array) -> Array:
 
 def _is_steady(update: Update, penalties: Penalties) -> bool:
     """Whether a half-step is the same work in every round, and looks at no number on its way."""
-    return isinstance(update, HALS) and update.tol == 0 and not penalties.any
+    return _sweeps(update) > 0 and not penalties.any
+
+
+def _sweeps(update: Update) -> int:
+    """Return how many sweeps of coordinate descent all rows have; 0 where an update is something else."""
+    return update.sweeps if isinstance(update, HALS) and update.tol == 0 else 0
 
 
 def _together(found: Sequence[Array], parts: Sequence[Any]) -> Array:

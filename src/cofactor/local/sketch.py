@@ -101,7 +101,7 @@ def fold(drawn: Drawn, F: Array, rows: slice) -> Array:
 
 def sketched_stats(XS: Data, BS: Array) -> Stats:
     """Statistics of ``min_F 1/2 |X S - F B S|^2``: gram (B S)(B S)^T (k x k), cross (X S)(B S)^T (rows x k)."""
-    return Stats(BS @ BS.T, np.ascontiguousarray(arrays.times_factor(XS, BS)))
+    return Stats(BS @ BS.T, arrays.contiguous(arrays.times_factor(XS, BS)))
 
 
 @dataclass(frozen=True)

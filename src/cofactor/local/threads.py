@@ -26,6 +26,8 @@ WORTH = 1 << 21
 """Multiplications that are worth a thread: about the tenth part of a millisecond."""
 BRINGS_BLAS = ("numpy", "scipy.linalg", "scipy.sparse.linalg", "scipy.optimize", "sklearn", "torch", "ot")
 """Packages with libraries of their own that start threads."""
+PIECES = 4
+"""Pieces of work for each thread: who is sooner done takes more of them, so that the slower core decides less."""
 TURNED = 16
 """Multiplications that take as long as one number that is copied into another order."""
 LINE = 16
@@ -62,10 +64,12 @@ def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int =
     """Call ``work(start, stop)`` so that 0..n is covered once, by the threads that were lent.
 
     ``cost`` is the number of multiplications of a row: little work stays in one piece. Pieces begin at multiples of
-    ``step``. What is computed must not depend on how rows are cut.
+    ``step``. What is computed must not depend on how rows are cut. Pieces of much work are smaller than a share each:
+    this thread also takes those that no other has begun.
     """
-    crew = _crew.get()
-    pieces = 1 if crew is None else min(crew.size, n * cost // WORTH, -(-n // step))
+    crew, most = _crew.get(), n * cost // WORTH
+    pieces = 1 if crew is None else max(min(crew.size, most), min(crew.size * PIECES, most // PIECES))
+    pieces = min(pieces, -(-n // step))
     if crew is None or pieces <= 1:
         work(0, n)
         return
@@ -73,17 +77,12 @@ def over_rows(work: Callable[[int, int], object], n: int, cost: int, step: int =
     starts = range(0, n, width)
     waiting = [crew.pool.submit(work, start, min(start + width, n)) for start in starts[1:]]
     work(0, starts[1])
+    for start, piece in zip(reversed(starts), reversed(waiting), strict=False):
+        if piece.cancel():
+            work(start, min(start + width, n))
     for piece in waiting:
-        piece.result()
-
-
-def by_rows(A: Array) -> Array:
-    """Return A (n x k) row by row in memory: as it is, or a copy by the threads that were lent."""
-    if A.flags.c_contiguous or A.ndim != 2:
-        return np.ascontiguousarray(A)
-    out = np.empty(A.shape, A.dtype)
-    copy_rows(out, A)
-    return out
+        if not piece.cancelled():
+            piece.result()
 
 
 def copy_rows(out: Array, A: Array) -> None:

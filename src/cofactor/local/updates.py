@@ -9,7 +9,8 @@ import numpy as np
 
 from cofactor.local import bpp
 from cofactor.local.kernels import descent
-from cofactor.local.stats import anchor, lipschitz
+from cofactor.local.placed import Placed
+from cofactor.local.stats import lipschitz
 from cofactor.schedules import at
 from cofactor.types import Array, Stats
 
@@ -58,8 +59,18 @@ class PGD:
         """Return F after ``sweeps`` steps."""
         step = F.dtype.type(_inverse(lipschitz(stats.gram)))
         for _ in range(self.sweeps):
-            F = np.maximum(F - step * (F @ stats.gram - stats.cross), 0)
+            F = _projected(F, F @ stats.gram, stats.cross, step)
         return F
+
+
+def _projected(F: Array, down: Array, cross: Array, step: Array) -> Array:
+    """Return ``[F - step (down - cross)]_+``, in the place of ``down`` where all of it is in memory."""
+    if any(isinstance(a, Placed) for a in (F, down, cross)) or not down.dtype == cross.dtype == F.dtype:
+        return np.maximum(F - step * (down - cross), 0)
+    down -= cross
+    down *= step
+    np.subtract(F, down, out=down)
+    return np.maximum(down, 0, out=down)
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ class IPALM:
         beta = self.inertia
         y = F if previous is None else F + F.dtype.type(beta) * (F - previous)
         step = F.dtype.type(2 * (1 - beta) / (1 + 2 * beta) * _inverse(lipschitz(stats.gram)))
-        return np.maximum(y - step * (y @ stats.gram - stats.cross), 0)
+        return _projected(y, y @ stats.gram, stats.cross, step)
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,7 @@ class ProximalCD:
     def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
         """Return F after ``sweeps`` sweeps that are anchored at F."""
         mu = float(at(self.weight, t)) * float(np.mean(np.diag(stats.gram)))
-        return HALS(self.sweeps)(F, anchor(stats, F, mu))
+        return descent.hals_anchored(F, *stats, self.sweeps, mu)
 
 
 @dataclass(frozen=True)

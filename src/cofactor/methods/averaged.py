@@ -115,7 +115,8 @@ class Averaged:
             )
         H = shared.factor if self.common_start else self.space.first_factor(self.rank, data.shape[1], rng)
         H = H.astype(data.dtype)
-        return Local(self.space.first_codes(data, H, rng), {"factor": H, "begun": np.bool_(False), **self._told(False)})
+        memory = {"factor": H, "begun": np.bool_(False), "square": np.float64(arrays.square(data))}
+        return Local(self.space.first_codes(data, H, rng), {**memory, **self._told(False)})
 
     def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
         """Improve (W, H) from the broadcast factor (the first time: from the client's own start)."""
@@ -128,14 +129,16 @@ class Averaged:
             mine = broadcast
         if recalled:
             W = self._renewed(data, W, broadcast)
-        W, H, loss = self._improve(data, W, mine, broadcast, t=t, rng=rng)
+        square = local.memory["square"]
+        W, H, loss = self._improve(data, W, mine, broadcast, square=float(square), t=t, rng=rng)
         W, H = self.space.scale(W, H)
         sent = Lap()(broadcast, H) @ H if self.aligned_upload else H
         message = self.aggregator.message(W, sent.astype(data.dtype, copy=False))
         message.arrays["loss"] = np.float64(loss)
         if recalled:
             message = _change(message, H, local.memory["factor"] if local.memory["told"] else None, len(W))
-        return Local(W, {"factor": H, "begun": np.bool_(True), **self._told(recalled)}), message
+        memory = {"factor": H, "begun": np.bool_(True), "square": square}
+        return Local(W, {**memory, **self._told(recalled)}), message
 
     def _told(self, told: bool) -> dict[str, Any]:
         """Return what a client remembers of what it told, if that is asked for: whether its factor is in the sums."""
@@ -149,9 +152,12 @@ class Averaged:
         return W
 
     def _improve(
-        self, X: Data, W: Array, H: Array, Hb: Array, *, t: int, rng: np.random.Generator
+        self, X: Data, W: Array, H: Array, Hb: Array, *, square: float, t: int, rng: np.random.Generator
     ) -> tuple[Array, Array, float]:
-        """Run the sweeps: codes first, then the factor, pulled to the aligned broadcast now and then."""
+        """Run the sweeps: codes first, then the factor, pulled to the aligned broadcast now and then.
+
+        ``square`` is ``|X|^2``, which takes as long as a product of some columns.
+        """
         align = at(self.align, t)
         F, W_old, F_old = arrays.contiguous(H.T), None, None
         rows, stats = X, Stats(H, H)
@@ -165,7 +171,7 @@ class Averaged:
                 F = arrays.contiguous(pull(F.T, Hb, align(F.T, Hb), self.gamma).T)
             if not self.codes_first:
                 W, W_old = self.improve_codes(W, for_codes(X, F.T), time, W_old), W
-        return W, F.T, 0.5 * arrays.square(rows) + gain(stats, F)
+        return W, F.T, 0.5 * (square if rows is X else arrays.square(rows)) + gain(stats, F)
 
     def improve_codes(self, W: Array, stats: Stats, t: int, previous: Array | None = None) -> Array:
         """Return better codes."""

@@ -154,7 +154,7 @@ class Sketched:
             loss = _loss(S, local.memory["column_squares"], seen, stats, before if S else W)
         elif t > 0:
             seen = sketch.left(S, data.column_block) if S else data.column_block
-            stats = Stats(BS @ BS.T, np.ascontiguousarray(arrays.times_codes(seen, BS.T)))
+            stats = Stats(BS @ BS.T, arrays.contiguous(arrays.times_codes(seen, BS.T)))
             before, F = F, self.update(F, stats, (t - 1) // 2)
             loss = _loss(S, local.memory["row_squares"], seen, stats, before if S else F)
         message = self._message(data, W, F, seed=seed, t=t)
@@ -221,7 +221,9 @@ def _loss(S: Drawn | None, squares: Array, seen: Data, stats: Stats, F: Array) -
     if S is None:
         return max(0.5 * float(squares.sum()) + gain(stats, F), 0.0)
     square = float(squares[S.index].sum()) * S.n / S.d if isinstance(S, Picked) else arrays.square(seen)
-    gained = 0.5 * np.vdot(stats.gram, F.T @ F) - np.vdot(stats.cross, F)  # a sketch errs by more than its precision
+    gained = 0.5 * np.vdot(stats.gram, arrays.gram(F)) - np.vdot(
+        stats.cross, F
+    )  # a sketch errs by more than its precision
     return max(0.5 * square + float(gained), 0.0)
 
 

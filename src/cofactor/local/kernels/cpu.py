@@ -4,43 +4,75 @@ from __future__ import annotations
 
 import numpy as np
 
-from cofactor.local.kernels import toys
+from cofactor.local.kernels import dense_products, toys
 from cofactor.local.kernels.compiled import compiled
-from cofactor.local.threads import by_rows, over_rows
+from cofactor.local.kernels.orders import SMALL, by_rows
+from cofactor.local.threads import over_rows
 from cofactor.types import Array
 
 LANE = 64
 """Rows that are counted as one."""
 PASSED = 8
 """Multiplications that take as long as one number that passes by in memory."""
-SMALL = 1 << 16
-"""Entries that are copied into the order of rows: kernels of another order would be compiled for them first."""
 
 
-def _plain(gram: Array, cross: Array) -> tuple[Array, Array]:
-    """Return the statistics row by row where they are small, so that one compiled kernel is for all of them."""
-    return np.ascontiguousarray(gram), np.ascontiguousarray(cross) if cross.size <= SMALL else cross
-
-
-def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> Array:
-    """Return F after so many coordinate descent sweeps on ``1/2 tr(F gram F^T) - tr(F cross^T)``, F >= 0.
+def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int, pull: float = 0.0) -> Array:
+    """Return F after coordinate descent sweeps on ``1/2 tr(E gram E^T) - tr(E (cross + pull F)^T)``, E >= 0, from F on.
 
     Rows are independent: threads that the caller may use take some each, and no bit depends on how many there are.
     """
-    (n, k), (gram, cross) = F.shape, _plain(gram, cross)
+    n, k = F.shape
     if toys.is_toy(n, k):
-        return toys.hals_sweeps(F, gram, cross, sweeps)
+        return toys.hals_sweeps(F, gram, cross + F.dtype.type(pull) * F if pull else cross, sweeps)
     from cofactor.local.kernels.lanes import sweep_rows
 
-    F = by_rows(F)
+    gram, cross, F, mu = np.ascontiguousarray(gram), by_rows(cross), by_rows(F), F.dtype.type(pull)
     out = np.empty_like(F)
-    over_rows(lambda start, stop: sweep_rows(out, F, gram, cross, sweeps, start, stop), n, sweeps * k * k, LANE)
+    over_rows(lambda start, stop: sweep_rows(out, F, gram, cross, mu, sweeps, start, stop), n, sweeps * k * k, LANE)
     return out
+
+
+def hals_ahead(F: Array, gram: Array, cross: Array, sweeps: int, momentum: float) -> tuple[Array, Array, Array]:
+    """Return F after the sweeps, that extrapolated beyond F, and the gram of the latter.
+
+    It is :func:`hals_sweeps`, :func:`extrapolate` and a gram to the bit; of many rows some at a time, which stay in the
+    second cache from one to the next.
+    """
+    (n, k), F = F.shape, by_rows(F)
+    if not dense_products.sums_grams(F):
+        new = hals_sweeps(F, gram, cross, sweeps)
+        ahead = extrapolate(new, F, momentum)
+        return new, ahead, dense_products.gram(ahead)
+    from cofactor.local.kernels.grams import PART as many
+
+    gram, cross = np.ascontiguousarray(gram), by_rows(cross)
+    new, ahead, grams = np.empty_like(F), np.empty_like(F), np.empty((-(-n // many), k, k), F.dtype)
+
+    def some(start: int, stop: int) -> None:
+        for first in range(start, stop, many):
+            here = slice(first, min(first + many, stop))
+            codes_ahead(F[here], gram, cross[here], sweeps, momentum, new[here], ahead[here], grams[first // many :])
+
+    over_rows(some, n, (sweeps + 1) * k * k, many)
+    return new, ahead, grams.sum(axis=0)
+
+
+def codes_ahead(
+    F: Array, gram: Array, cross: Array, sweeps: int, momentum: float, new: Array, ahead: Array, grams: Array
+) -> None:
+    """Do :func:`hals_ahead` of a few rows by the calling thread, up to the sum of ``grams``, one for every part."""
+    from cofactor.local.kernels.grams import gram_rows
+    from cofactor.local.kernels.lanes import sweep_rows
+
+    n = len(F)
+    sweep_rows(new, F, gram, cross, F.dtype.type(0), sweeps, 0, n)
+    _extrapolate(ahead, new, F, F.dtype.type(momentum), 0, n)
+    gram_rows(grams, ahead, 0, n)
 
 
 def hals_solve(F: Array, gram: Array, cross: Array, sweeps: int, tol: float) -> Array:
     """Like :func:`hals_sweeps`, but each row stops once a sweep moves it by at most ``tol`` times its norm."""
-    (n, k), (gram, cross) = F.shape, _plain(gram, cross)
+    (n, k), gram, cross = F.shape, np.ascontiguousarray(gram), by_rows(cross)
     if toys.is_toy(n, k):
         return toys.hals_sweeps(F, gram, cross, sweeps, tol)
     out = np.array(F, order="C")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cofactor.local.threads import LINE, over_rows, product
@@ -13,6 +15,8 @@ ROWS, BYTES = 4, 256
 """The least rows, and bytes of a row, of own kernels."""
 THIN = 128
 """The most columns of a thin matrix; BLAS is at its best with many."""
+FEW = 1 << 11
+"""Rows of which BLAS makes a gram at a time: no bit depends on how many threads share them."""
 
 
 def times_factor(X: Array, H: Array) -> Array:
@@ -21,7 +25,7 @@ def times_factor(X: Array, H: Array) -> Array:
     BLAS is a fifth faster in double precision when the long side of X is the one it streams along, as
     ``(H X^T)^T``; in single precision it is the other way round.
     """
-    if (way := _own_way(X, H, len(H))) is not None:
+    if (way := own_way(X, H, len(H))) is not None:
         from cofactor.local.kernels import thin
 
         return thin.times_factor(X, H) if way == "rows" else thin.transpose_times_codes(X.T, H.T).T
@@ -30,14 +34,46 @@ def times_factor(X: Array, H: Array) -> Array:
 
 def times_codes(X: Array, W: Array) -> Array:
     """``X^T W`` (m x k), as ``(W^T X)^T``: up to a third faster by BLAS, for the same reason."""
-    if (way := _own_way(X, W, W.shape[1])) is not None:
+    if (way := own_way(X, W, W.shape[1])) is not None:
         from cofactor.local.kernels import thin
 
         return thin.transpose_times_codes(X, W).T if way == "rows" else thin.times_factor(X.T, W.T)
     return _times_columns(W.T, X).T
 
 
-def _own_way(X: Array, B: Array, k: int) -> str | None:
+def gram(F: Array) -> Array:
+    """``F^T F`` (k x k): that of some rows at a time, added in order."""
+    (n, k), rows = F.shape, FEW
+    make: Callable[..., object] = _grams
+    if sums_grams(F):
+        from cofactor.local.kernels import grams
+
+        rows, make = grams.PART, grams.gram_rows
+    elif n <= FEW:
+        return F.T @ F
+    parts = np.empty((-(-n // rows), k, k), F.dtype)
+
+    over_rows(lambda start, stop: make(parts[start // rows :], F, start, stop), n, k * k, rows)
+    return parts.sum(axis=0)
+
+
+def _grams(out: Array, F: Array, first: int, last: int) -> None:
+    for made, start in zip(out, range(first, last, FEW), strict=False):
+        part = F[start : min(start + FEW, last)]
+        np.matmul(part.T, part, out=made)
+
+
+def sums_grams(F: Array) -> bool:
+    """Whether grams of such a matrix are summed by a kernel of our own."""
+    n, k = F.shape
+    if n * k * k < LEAST or k > THIN or not F.flags.c_contiguous or F.dtype not in (np.float32, np.float64):
+        return False
+    from cofactor.local.kernels import lines
+
+    return lines.has_long_vectors()
+
+
+def own_way(X: Array, B: Array, k: int) -> str | None:
     """Return whether X lies by "rows" or by "columns" for own kernels; None where these are not faster.
 
     That is so where vectors are short, and where there is little to multiply.

@@ -24,6 +24,25 @@ def hals(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0.0) -> 
     return cpu.hals_solve(F, gram, cross, sweeps, tol) if tol > 0 else cpu.hals_sweeps(F, gram, cross, sweeps)
 
 
+def hals_anchored(F: Array, gram: Array, cross: Array, sweeps: int, weight: float) -> Array:
+    """Return :func:`hals` on the same objective and ``weight/2 |F - F_0|^2``, F_0 the F that is given."""
+    ridge = gram + gram.dtype.type(weight) * np.eye(len(gram), dtype=gram.dtype)
+    if isinstance(cross, Placed):
+        return hals(F, ridge, cross + cross.dtype.type(weight) * F, sweeps)
+    ridge, cross = (np.asarray(a, dtype=F.dtype) for a in (ridge, cross))
+    return cpu.hals_sweeps(F, ridge, cross, sweeps, weight)
+
+
+def hals_ahead(F: Array, gram: Array, cross: Array, sweeps: int, momentum: Any) -> tuple[Array, Array, Array]:
+    """Return :func:`hals`, that extrapolated beyond F (:func:`extrapolate`), and the gram of the latter, to the bit."""
+    if isinstance(cross, Placed):
+        new = hals(F, gram, cross, sweeps)
+        ahead = extrapolate(new, F, momentum)
+        return new, ahead, ahead.T @ ahead
+    gram, cross = (np.asarray(a, dtype=F.dtype) for a in (gram, cross))
+    return cpu.hals_ahead(F, gram, cross, sweeps, momentum)
+
+
 def extrapolate(new: Array, old: Array, momentum: Any) -> Array:
     """Return ``[new + momentum (new - old)]_+``."""
     if isinstance(new, Placed):

@@ -11,7 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from cofactor.local.threads import by_rows, each, worth
+from cofactor.local.kernels.orders import by_rows
+from cofactor.local.threads import PIECES, each, worth
 from cofactor.types import Array, Data
 
 SAMPLE = 1 << 10
@@ -49,6 +50,7 @@ def _gather(along: tuple[Array, Array, Array], B: Array, n: int) -> Array:
 
     out, lined = np.empty((n, B.shape[1]), B.dtype), in_lines(B)
     pieces = worth(along[2].size * B.shape[1])
+    pieces *= PIECES if pieces > 1 else 1
     cuts = np.searchsorted(along[0], np.linspace(0, along[2].size, pieces + 1)[1:-1]).tolist()
     _share(lambda rows: gather_rows(*along, lined, out, np.empty_like(lined[:1]), *rows), [0, *cuts, n])
     return out

@@ -17,8 +17,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from cofactor.local.kernels.compiled import compiled
+from cofactor.local.kernels.grams import PART
 from cofactor.local.kernels.lines import LINE, Lines, in_lines, place
-from cofactor.local.threads import by_rows, over_rows
+from cofactor.local.kernels.orders import by_rows
+from cofactor.local.threads import over_rows
 from cofactor.types import Array
 
 WIDTH = 4
@@ -27,31 +29,77 @@ PANEL = 1 << 18
 """Bytes of the factor that stay in the second cache while rows pass by."""
 ROWS = 128
 """Rows of which a few lines each stay in the first cache for all columns of the codes; sums of them are added up."""
+MANY, CHUNKS = 1 << 13, 4
+"""So many rows are summed in so many chunks."""
 
 
 def times_factor(X: Array, H: Array) -> Array:
     """``X H^T`` (n x k); rows are shared, up to the last three, which BLAS multiplies."""
-    (n, m), k = X.shape, H.shape[0]
-    step, whole = LINE // X.itemsize, n // WIDTH * WIDTH
-    panel = max(PANEL // (k * LINE), 8) * step
-    cuts = [*range(0, m - step + 1, panel), m]  # the last ones fill a line at least
-    out = np.zeros((n, k), X.dtype)
+    n, k = len(X), len(H)
+    out, whole = np.zeros((n, k), X.dtype), n // WIDTH * WIDTH
     np.matmul(X[whole:], H.T, out=out[whole:])
-    for first, last in pairwise(cuts):
-        some = _ended(H[:, first:last])
+    for some, first, last in panels(H):
         over_rows(partial(_dot_rows, X, some, out, first, last), whole, (last - first) * k, WIDTH)
     return out
 
 
+def panels(H: Array) -> list[tuple[Array, int, int]]:
+    """Return columns of a factor in whole lines, as many at a time as stay in cache, and which ones they are."""
+    (k, m), step = H.shape, LINE // H.itemsize
+    panel = max(PANEL // (k * LINE), 8) * step
+    cuts = [*range(0, m - step + 1, panel), m]  # the last ones fill a line at least
+    return [(_ended(H[:, first:last]), first, last) for first, last in pairwise(cuts)]
+
+
+def dot_block(out: Array, X: Array, H: Array, parts: list[tuple[Array, int, int]]) -> None:
+    """``out = X H^T`` for a few rows, by the calling thread, to the bit as of many; ``parts`` are the panels of H."""
+    whole = len(X) // WIDTH * WIDTH
+    out[:whole] = 0
+    np.matmul(X[whole:], H.T, out=out[whole:])
+    for some, first, last in parts:
+        _dot_rows(X, some, out, first, last, 0, whole)
+
+
 def transpose_times_codes(X: Array, W: Array) -> Array:
     """``W^T X`` (k x m); columns are shared."""
-    (n, m), k = X.shape, W.shape[1]
-    tile = WIDTH * LINE // X.itemsize
-    tiles, codes = -(-m // tile), by_rows(W)
-    out = np.empty((k, tiles * tile), X.dtype)
-    over_rows(lambda start, stop: _add_rows(X, codes, out, start, stop), tiles, n * k * tile)
-    whole = m // tile * tile
+    (n, m), k, codes = X.shape, W.shape[1], by_rows(W)
+    sums = [(rows, no_sums(X, k)) for rows in chunks(n)]
+
+    def some(start: int, stop: int) -> None:
+        for rows, out in sums:
+            _add_rows(X[rows], codes[rows], out, start, stop)
+
+    over_rows(some, _tiles(X), n * k * WIDTH * LINE // X.itemsize)
+    return added([out for _, out in sums], m)
+
+
+def chunks(n: int) -> list[slice]:
+    """Return the parts of n rows that are summed by themselves; what is summed depends on no number of threads."""
+    cuts = [round(i * n / CHUNKS / PART) * PART for i in range(1, CHUNKS)] if n >= MANY else []
+    return [slice(*pair) for pair in pairwise([0, *cuts, n])]
+
+
+def no_sums(X: Array, k: int) -> Array:
+    """Return sums of zero, k for each column of a whole number of tiles; the last tile ends with the columns of X."""
+    return np.zeros((k, _tiles(X) * WIDTH * LINE // X.itemsize), X.dtype)
+
+
+def add_block(out: Array, X: Array, W: Array) -> None:
+    """Add ``W^T X`` of a few rows to sums, by the calling thread: ``ROWS`` or a multiple of them, but for the last."""
+    _add_rows(X, W, out, 0, _tiles(X))
+
+
+def added(parts: list[Array], m: int) -> Array:
+    """Return the sums of all chunks (k x m), added in their order."""
+    out, *others = parts
+    for other in others:
+        out += other
+    whole = m // (tile := WIDTH * LINE // out.itemsize) * tile
     return out if whole == m else np.concatenate([out[:, :whole], out[:, whole - m :]], axis=1)
+
+
+def _tiles(X: Array) -> int:
+    return -(-X.shape[1] * X.itemsize // (WIDTH * LINE))
 
 
 def _ended(H: Array) -> Array:
@@ -158,9 +206,8 @@ def _dot_rows(X: Array, H: Array, out: Array, first: int, last: int, start: int,
 
 @compiled(error_model="numpy", fastmath={"contract"})
 def _add_rows(X: Array, W: Array, out: Array, first: int, last: int) -> None:
-    """``out = W^T X`` in tiles ``first:last`` of columns; what does not fill the last one is at its end."""
+    """``out += W^T X`` in tiles ``first:last`` of columns; what does not fill the last one is at its end."""
     (n, k), tile = W.shape, WIDTH * LINE
-    out[:, first * tile // X.itemsize : last * tile // X.itemsize] = 0
     for start in range(0, n, ROWS):
         stop = min(start + ROWS, n)
         for to in range(first * tile, last * tile, tile):
