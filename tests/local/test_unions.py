@@ -10,6 +10,7 @@ from cofactor.local.descents import Descents
 from cofactor.local.refit import refit
 from cofactor.local.stacked import Stacked, stacked
 from cofactor.local.stats import squares
+from cofactor.local.threads import lend
 from cofactor.local.unions import search
 from cofactor.methods.alone import Alone
 from cofactor.methods.summed import Summed
@@ -120,3 +121,28 @@ def test_a_start_is_searched_briefly_and_ends_near_the_thorough_one(union, monke
         losses.append(summaries.loss(union, found.factor) + stacked(union).rest)
     assert counts[1] - counts[0] < 0.8 * counts[0]
     assert losses[1] <= 1.05 * losses[0]
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_no_bit_of_a_search_depends_on_the_threads_that_share_its_runs(union, threads):
+    """Runs go on side by side, as many as a thread has, and some of them settle before others."""
+    with lend(1):
+        alone = search(union, 5, seed=0, restarts=11, iterations=60)
+    with lend(threads):
+        shared = search(union, 5, seed=0, restarts=11, iterations=60)
+    np.testing.assert_array_equal(alone.factor, shared.factor)
+    np.testing.assert_array_equal(np.stack(alone.runs), np.stack(shared.runs))
+
+
+ROUNDS = 30
+"""After which some runs have settled, and others not."""
+
+
+def test_a_run_ends_as_it_does_alone_whatever_is_beside_it(union):
+    held, starts = stacked(union), np.random.default_rng(3).uniform(size=(9, 5, 30))
+    together = Descents.of(held, list(starts)).advance(ROUNDS)
+    assert 0 < together.settled.sum() < 9
+    for i, start in enumerate(starts):
+        alone = Descents.of(held, [start]).advance(ROUNDS)
+        np.testing.assert_array_equal(alone.F[0], together.F[i])
+        assert alone.loss[0] == together.loss[i]

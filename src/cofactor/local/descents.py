@@ -11,7 +11,7 @@ from cofactor.local import anew
 from cofactor.local.kernels import cpu
 from cofactor.local.stacked import Stacked
 from cofactor.local.stats import normalize, shares
-from cofactor.local.threads import each
+from cofactor.local.threads import each, lent
 from cofactor.types import Array
 
 TOL = 1e-5
@@ -19,7 +19,7 @@ TOL = 1e-5
 FIRST, SWEEPS = 6, 3
 """Sweeps of the first codes, and of every half of an iteration."""
 BESIDE = 8
-"""Runs that go on as one: as many as a line of cache has numbers. Threads take so many each."""
+"""Runs that go on as one, at most: as many as a line of cache has numbers."""
 
 
 class Found(NamedTuple):
@@ -71,7 +71,7 @@ class Descents:
 
     def some(self, index: Array | Sequence[int] | slice) -> Descents:
         """Return some of the runs, as they are now."""
-        part = Descents(self.union, self.F[index], self.C[index].copy())
+        part = Descents(self.union, self.F[index].copy(), self.C[index].copy())
         part.loss, part.settled = self.loss[index], self.settled[index]
         return part
 
@@ -80,15 +80,25 @@ class Descents:
         return self._improve_codes(sweeps)[0]
 
     def advance(self, iterations: int) -> Self:
-        """Go on until no loss, with what the summaries miss, falls by more than ``TOL`` of itself in an iteration."""
+        """Let each go on until its loss, with what the summaries miss, falls by less than ``TOL`` of itself."""
         for _ in range(iterations):
-            if self.settled.all():
+            if not self.settled.any():
+                self._go_on()
+            elif (going := np.flatnonzero(~self.settled)).size:  # no run depends on those beside it
+                part = self.some(going)
+                part._go_on()
+                self.F[going], self.C[going] = part.F, part.C
+                self.loss[going], self.settled[going] = part.loss, part.settled
+            else:
                 break
-            before = self.loss
-            self.loss, gram, weighed = self._improve_codes(SWEEPS if np.isfinite(before).all() else FIRST)
-            self.F = cpu.hals_runs(self.F, gram, self.union.rows.T @ weighed, SWEEPS)
-            self.settled = before - self.loss <= TOL * self.missed
         return self
+
+    def _go_on(self) -> None:
+        """Take one iteration."""
+        before = self.loss
+        self.loss, gram, weighed = self._improve_codes(SWEEPS if np.isfinite(before).all() else FIRST)
+        self.F = cpu.hals_runs(self.F, gram, self.union.rows.T @ weighed, SWEEPS)
+        self.settled = before - self.loss <= TOL * self.missed
 
     def _improve_codes(self, sweeps: int) -> tuple[Array, Array, Array]:
         """Return the losses, and the statistics of the new codes."""
@@ -147,6 +157,7 @@ class Descents:
 
 
 def advanced(runs: Descents, iterations: int) -> Descents:
-    """Let every run go on; threads take ``BESIDE`` of them each."""
-    parts = [runs.some(slice(i, i + BESIDE)) for i in range(0, len(runs.F), BESIDE)]
+    """Let every run go on; threads that were lent take some of them each."""
+    width = min(BESIDE, -(-len(runs.F) // lent()))
+    parts = [runs.some(slice(i, i + width)) for i in range(0, len(runs.F), width)]
     return Descents.joined(list(each(lambda part: part.advance(iterations), parts)))
