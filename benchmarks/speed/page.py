@@ -24,10 +24,9 @@ LIMITS = """## Where the limits are
   speed. Sweeps run at some 65 billion multiplications a second in double precision, products of a matrix that is read
   from memory at 40. Where a client has 8192 dense rows or more, a block of 4 MB of them is read once for both products,
   and its codes, what is extrapolated, and their gram are made between the two, while all of it is in the caches; sums
-  are of four chunks of rows, one after the other or a thread each, to the same bits. In ms beside products of 103
-  (double) and 51 (single), a round took 10 and 6.5 more before; it takes 3 and 1 to 2 where nobody else fills the last
-  cache, and twice that beside four other processes: ratios to our own products of 1.02 to 1.04 and 1.01 to 1.05, with
-  the median of one run of each at 1.09 (load 8).
+  are of four chunks of rows, one after the other or a thread each, to the same bits. Of our own two products (CPU,
+  medians) a round took 1.10 in double precision and 1.12 in single before; it takes 1.02 to 1.04 and 1.01 to 1.05
+  beside some other processes (load 3 to 5), and 1.04 to 1.12 and 1.05 to 1.1 where they fill the last cache (8 to 11).
 - Dense products are our own up to k = 128 where registers hold a line of cache (AVX-512). numpy's BLAS used shorter
   vectors on the machine of this page, whatever that machine has (`OPENBLAS_CORETYPE=SkylakeX` doubles it on large
   squares), and packs X first. GFlop/s of `X H^T` and `W^T X`, ours and BLAS, one thread: 1048 x 1000, k = 10, float32
