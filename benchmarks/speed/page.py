@@ -20,20 +20,32 @@ Made by `make bench` (`python benchmarks/speed --full` for all); one entry of `b
 LIMITS = """## Where the limits are
 
 - A round in double precision is its two products, four sweeps over the codes (5 % of the multiplications of the
-  products) and the gram of the codes (1 %): about 1.06 if all ran at the speed of BLAS.
+  products) and the gram of the codes (1 %, half of it where one triangle is summed): about 1.06 if all ran at the same
+  speed. Sweeps run at some 65 billion multiplications a second in double precision, products of a matrix that is read
+  from memory at 40. Where a client has 8192 dense rows or more, a block of 4 MB of them is read once for both products,
+  and its codes, what is extrapolated, and their gram are made between the two, while all of it is in the caches; sums
+  are of four chunks of rows, one after the other or a thread each, to the same bits. Of our own two products (CPU,
+  medians) a round took 1.10 in double precision and 1.12 in single before; it takes 1.02 to 1.04 and 1.01 to 1.05
+  beside some other processes (load 3 to 5), and 1.04 to 1.12 and 1.05 to 1.1 where they fill the last cache (8 to 11).
 - Dense products are our own up to k = 128 where registers hold a line of cache (AVX-512). numpy's BLAS used shorter
   vectors on the machine of this page, whatever that machine has (`OPENBLAS_CORETYPE=SkylakeX` doubles it on large
   squares), and packs X first. GFlop/s of `X H^T` and `W^T X`, ours and BLAS, one thread: 1048 x 1000, k = 10, float32
   177 and 226, 77 and 69; 20000 x 2000, k = 10, float32 93 and 86, 46 and 46; k = 50, float32 155 and 173, 96 and 101;
-  float64 77 and 85, 46 and 47; 5000 x 5000, k = 100, float64 94 and 96, 57 and 57. What is left of a round grows beside
-  them: 1.10 of our own products in double precision and 1.13 in single, .63 and .62 of numpy's (CPU beside other work).
+  float64 77 and 85, 46 and 47; 5000 x 5000, k = 100, float64 94 and 96, 57 and 57.
+- Sixteen sums of a line, a line of each and a weight fill the registers of a sweep. Sums of four products at a time,
+  added as one, were more: seven lines were put aside at every step, and in a process whose stack begins in the middle
+  of a line of cache, one of four, a sweep took 1.4 of its time.
+- `fnmf-lap` and `felb` sweep codes and factor after every product: 1.16 to 1.21 and 1.12 to 1.22 of our own products
+  (load 3 to 8); 1.25 to 1.27 when `|X|^2` was summed in every round.
 - A sketched round (`dsanls`) of k = 30 components and d = 180 sketched columns has one sweep, which is k / d = 17 % of
   the multiplications of its products, and the gram of the codes for its loss, as many again. At the speed of BLAS these
-  two alone make it 1.3. In microseconds of 1700, by BLAS: products 1000, the sweep 220 (of which 130 turn blocks), the
-  loss 150, generators for the sketches 80, the anchor 50, the rest Python. Ten iterations under one clock gave 1.63,
-  1.63 and 1.69 of numpy's products before own kernels, and 1.26 with them (24.4 of 19.3 ms in the median of 15, 1.22 of
-  minima, CPU beside other work; 2 of our own products); single calls of a millisecond had given 1.4 to 3.7 for the same
-  code.
+  two alone make it 1.3. In microseconds of 1050 for half an iteration, by own kernels: picking 280 and multiplying 330,
+  which are its products, the sweep 140 (of which 45 turn rows into lanes and back, and 50 are arithmetic), the loss 110
+  (a gram 90), generators for the sketches 45, turning what was multiplied 25, the rest Python. Ten iterations under one
+  clock gave 1.63 to 1.69 of numpy's products before own kernels, 1.22 to 1.26 with them, and 1.05 to 1.1 since squares
+  are turned in registers, grams have one triangle, and the anchor is added in the sweep: 1.65 to 1.75 of our own
+  products, where it was 1.8 to 2 (CPU beside other work). The products are no larger than the caches, and half of what
+  is left waits for memory that other steps have pushed out.
 - A round from disk multiplies every value 2k times; blocks are of 8 MB, which stay in the last cache from the read to
   both products (4 MB take a tenth longer, 12 MB a quarter on one thread). Two threads read no faster than memory
   allows (4 GB: .137 s by one, .095 by two). Of a file of 4 GB a round of two threads took 1.01 of reading it once by
@@ -57,12 +69,14 @@ LIMITS = """## Where the limits are
   for rows before they are needed takes 13 % off the scattering, and nothing off the gathering. Sums in registers take
   40 % off the gathering (15.5 to 9 ms), and nothing off the scattering, which writes 1.6 GB: rows in whole lines took
   12.7 instead of 15.2 ms there, and more than that on matrices of few values a row.
-- Threads get equal halves, so that the slower core decides: beside other processes (load 2.3) both tables of two
-  threads gave 1.02 and 1.24, two threads no faster than one. The tables above are of a machine that had nothing else to
-  do; one of five runs of the dense one gave .70 there, the others .55.
-- Where a sparse round of one thread goes, in ms of 47: scattering 15, sweeps 10, gathering 10, three grams 5, turning
-  factors into another order 3, the rest are passes over the two factors. On two threads, 20 times in turn while
-  nobody else was there, it took 30.5 ms in the median and 28.9 at least, of 50.9 and 49.5 by scipy: .60 and .58.
+- Threads share large work in pieces of a fourth of a share, and the one that calls takes those that another has not
+  begun. Equal halves, of which the slower core decides, gave 1.02 and 1.24 beside other processes (load 2.3), two
+  threads no faster than one. The tables above are of a machine that had nothing else to do; one of five runs of the
+  dense one gave .70 there, the others .55, all by halves.
+- Where a sparse round of one thread goes, in ms of 47 (load 5): scattering 16, sweeps 10, gathering 11, three grams 3
+  (5 by BLAS), turning factors into another order 1 (3 number by number), the rest are passes over the two factors. On
+  two threads, with halves and grams by BLAS, 20 times in turn while nobody else was there, it took 30.5 ms in the
+  median and 28.9 at least, of 50.9 and 49.5 by scipy: .60 and .58.
 - Dense products are shared by our threads, and BLAS has one.
 - A round on an H200 of 70000 x 784 pixels, k = 50, takes 2.4 to 2.7 ms, of which the device is busy for 1.8. The server
   looks at the loss of every round, so that only parts of a round are CUDA graphs.

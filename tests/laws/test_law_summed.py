@@ -76,13 +76,14 @@ def unit(H):
 
 
 @MOMENTA
-@pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-10), (np.float32, 3e-4)])
-def test_many_clients_equal_one_client_with_all_rows(momentum, dtype, tol, Xs):
-    """In single precision as far as rounding lets a round on the way down come a little sooner or later."""
+@pytest.mark.parametrize(("dtype", "tol", "end"), [(np.float64, 1e-10, 1e-10), (np.float32, 3e-4, 1e-4)])
+def test_many_clients_equal_one_client_with_all_rows(momentum, dtype, tol, end, Xs):
+    """In single precision rounding lets a round on the way down come a little sooner or later, but not the last."""
     Xs = [X.astype(dtype) for X in Xs]
     method = catalog.make("exact", 6, start="random", momentum=momentum, sweeps=3)
     many, one = run(method, Xs, rounds=ROUNDS), run(method, [np.vstack(Xs)], rounds=ROUNDS)
     np.testing.assert_allclose(losses(many), losses(one), rtol=tol)
+    np.testing.assert_allclose(losses(many)[-1], losses(one)[-1], rtol=end)
     if dtype == np.float64:
         np.testing.assert_allclose(many.factor, one.factor, atol=1e-8)
 
@@ -184,7 +185,7 @@ def test_which_methods_step_clients_side_by_side():
     options = {"start": "random"}
     assert catalog.make("exact", 5, **options).traits.together == 0
     assert catalog.make("exact", 5).traits.together == 1
-    assert catalog.make("exact", 5, start="svd").traits.together == 5
+    assert catalog.make("exact", 5, start="svd").traits.together == 4
     others = [
         catalog.make("exact", 4, **options),
         catalog.make("exact", 5, **options).partial(),

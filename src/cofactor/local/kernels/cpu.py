@@ -43,24 +43,24 @@ def hals_ahead(F: Array, gram: Array, cross: Array, sweeps: int, momentum: float
         new = hals_sweeps(F, gram, cross, sweeps)
         ahead = extrapolate(new, F, momentum)
         return new, ahead, dense_products.gram(ahead)
-    from cofactor.local.kernels.grams import PART as many
+    from cofactor.local.kernels.grams import BLOCK, PART
 
     gram, cross = np.ascontiguousarray(gram), by_rows(cross)
-    new, ahead, grams = np.empty_like(F), np.empty_like(F), np.empty((-(-n // many), k, k), F.dtype)
+    new, ahead, grams = np.empty_like(F), np.empty_like(F), np.zeros((-(-n // PART), k, k), F.dtype)
 
     def some(start: int, stop: int) -> None:
-        for first in range(start, stop, many):
-            here = slice(first, min(first + many, stop))
-            codes_ahead(F[here], gram, cross[here], sweeps, momentum, new[here], ahead[here], grams[first // many :])
+        for first in range(start, stop, 2 * BLOCK):
+            here = slice(first, min(first + 2 * BLOCK, stop))
+            codes_ahead(F[here], gram, cross[here], sweeps, momentum, new[here], ahead[here], grams[first // PART :])
 
-    over_rows(some, n, (sweeps + 1) * k * k, many)
+    over_rows(some, n, (sweeps + 1) * k * k, PART)
     return new, ahead, grams.sum(axis=0)
 
 
 def codes_ahead(
     F: Array, gram: Array, cross: Array, sweeps: int, momentum: float, new: Array, ahead: Array, grams: Array
 ) -> None:
-    """Do :func:`hals_ahead` of a few rows by the calling thread, up to the sum of ``grams``, one for every part."""
+    """Do :func:`hals_ahead` of blocks of rows by the calling thread; grams are added to those of their parts."""
     from cofactor.local.kernels.grams import gram_rows
     from cofactor.local.kernels.lanes import sweep_rows
 

@@ -51,7 +51,7 @@ def gram(F: Array) -> Array:
         rows, make = grams.PART, grams.gram_rows
     elif n <= FEW:
         return F.T @ F
-    parts = np.empty((-(-n // rows), k, k), F.dtype)
+    parts = np.zeros((-(-n // rows), k, k), F.dtype)
 
     over_rows(lambda start, stop: make(parts[start // rows :], F, start, stop), n, k * k, rows)
     return parts.sum(axis=0)

@@ -17,10 +17,11 @@ from cofactor.types import Array
 
 WIDTH, HEIGHT = 2, 5
 """Lines, and numbers, of a row that are multiplied with each other at once: as many sums as registers add in turn."""
-PART = 1 << 9
-"""Rows of which a gram is made at a time: no bit depends on how many threads share them."""
+PART, BLOCK = 1 << 10, 1 << 8
+"""Rows of a gram that is added to others in the end, and rows whose sums are added to it: a call is for whole blocks,
+so that no bit depends on how many there are in it, or on how many threads share the parts."""
 ROWS = 64
-"""Rows that are copied into the first cache, in whole lines; sums of them are added up."""
+"""Rows that are copied into the first cache, in whole lines."""
 
 
 @intrinsic
@@ -50,7 +51,7 @@ def _add(_: Any, out: Any, F: Any, rows: Any, c: Any, offset: Any) -> Any:
 
 
 def gram_rows(out: Array, F: Array, first: int, last: int) -> None:
-    """``out_i = F^T F`` (k x k) over the i-th ``PART`` of rows ``first:last``.
+    """``out_i += F^T F`` (k x k) over the i-th ``PART`` of rows ``first:last``.
 
     Rows stand at the end of whole lines, behind zeros: some numbers at a time, from the last ones on, with all lines
     from their own on.
@@ -77,11 +78,12 @@ def _gram_rows(out: Array, F: Array, some: Array, sums: Array, first: int, last:
             for line in range(c // step, width // step):
                 _add(sums, some, rows, c, line * step * F.itemsize)
         done = start + rows - first
-        if done % PART == 0 or start + rows == last:
+        if done % BLOCK == 0 or start + rows == last:
             made = out[(done - 1) // PART]
             for a in range(k):
                 for b in range(a, k):
-                    made[a, b] = made[b, a] = sums[begin + a, begin + b]
+                    made[a, b] += sums[begin + a, begin + b]
+                    made[b, a] = made[a, b]
             for a in range(width):
                 for b in range(width):
                     sums[a, b] = 0

@@ -12,8 +12,8 @@ from cofactor.local.kernels import cpu, dense_products
 from cofactor.local.threads import each, lent
 from cofactor.types import Array
 
-BYTES = 1 << 22
-"""Of a block of rows."""
+BYTES = 9 << 19
+"""Of a block of rows: what others leave of the last cache, and of little use for more."""
 
 
 def fits(X: object, F: Array) -> bool:
@@ -36,11 +36,12 @@ def improve(X: Array, H: Array, gram: Array, F: Array, sweeps: int, momentum: fl
     Chunks of rows are shared by the threads that were lent; their sums are added in order.
     """
     from cofactor.local.kernels import thin
-    from cofactor.local.kernels.grams import PART as many
+    from cofactor.local.kernels.grams import BLOCK, PART
 
-    (n, k), parts = F.shape, thin.panels(H)
-    rows = max(BYTES // X[0].nbytes // many, 1) * many
-    gram, new, grams = np.ascontiguousarray(gram), np.empty_like(F), np.empty((-(-n // many), k, k), F.dtype)
+    (n, k), parts, rows = F.shape, thin.panels(H), BLOCK
+    while rows < PART and 2 * rows * X[0].nbytes <= BYTES:
+        rows *= 2
+    gram, new, grams = np.ascontiguousarray(gram), np.empty_like(F), np.zeros((-(-n // PART), k, k), F.dtype)
 
     def chunk(whole: slice) -> Array:
         sums, cross, ahead = thin.no_sums(X, k), np.empty((rows, k), F.dtype), np.empty((rows, k), F.dtype)
@@ -48,7 +49,7 @@ def improve(X: Array, H: Array, gram: Array, F: Array, sweeps: int, momentum: fl
             here = slice(low, min(low + rows, whole.stop))
             count = here.stop - low
             thin.dot_block(cross[:count], X[here], H, parts)
-            into = new[here], ahead[:count], grams[low // many :]
+            into = new[here], ahead[:count], grams[low // PART :]
             cpu.codes_ahead(F[here], gram, cross[:count], sweeps, momentum, *into)
             thin.add_block(sums, X[here], ahead[:count])
         return sums
