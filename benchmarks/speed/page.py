@@ -42,8 +42,8 @@ LIMITS = """## Where the limits are
 - Of a gigabyte, at k = 10 on one thread and beside other work, reading took 35 ms of the processor, products 57, sweeps
   and grams 14, and copies of the state 7 (.1 s of 4 GB), which are no more. A mapped file was slower: 100 to 135 ms for
   what reads and products did in 95, since what is read is then in a cache and what is mapped is not. Buffers that are
-  used again, or lie on large pages, and asking for rows before they are needed changed nothing. What is divided by above
-  is a read into new memory of 32 MB, which itself takes some 25 ms to be there: of the read in 4 MB a round takes 1.8.
+  used again, or lie on large pages, and asking for rows before they are needed changed nothing. What is divided by
+  above is a read into new memory of 32 MB, which itself takes some 25 ms to be there.
 - A first fit of a new installation compiles five to thirty loops, which takes .1 to .4 s each, three fifths of it LLVM;
   numba itself is there after .5 s. On 2000 x 300, k = 10 that is 1.5 s of the processor (2.9 when loops made arrays of
   their own and checked shapes), later .7; `boolean-oneshot` 4.1 (9.9) and .7, ratings 1.3 (4.4) and .5. Machine code is
