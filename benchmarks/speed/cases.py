@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import first
 import growth
 import matrices
 import peers
@@ -147,6 +148,7 @@ CASES: list[Case] = [
     Case("consensus", "20 starts for a consensus, 2000 x 300, k = 8", peers.consensus, repeats=3),
     Case("barycenter", "barycenter of 20 factors, 10 x 200", peers.barycenters, least=0.05),
     Case("import", "import, a new process each", works.imports, clock="wall", repeats=3),
+    Case("first", "first fits, a new process each", first.fits, repeats=2, full=True),
     Case("command", "`cofactor fit` of a toy, a new process each", works.commands, None, 5, clock="wall"),
     *(
         Case(

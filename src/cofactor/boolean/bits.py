@@ -173,7 +173,7 @@ def tally(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Tally:
         x, w, h = beside(X, W, H)
         hits, over = tensor_bits.row_counts(x, w, h, X.shape[1])
         return Tally(X.ones, int(hits.sum()), int(over.sum()), X.shape[0] * X.shape[1])
-    ones, covered, excess = _tally(X.words, W.words, H.words, _row(H))
+    ones, covered, excess = (int(a.sum()) for a in row_counts(X.words, W.words, H.words))
     return Tally(ones, covered, excess, X.shape[0] * X.shape[1])
 
 
@@ -185,14 +185,20 @@ def error(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> int:
 def row_errors(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> Array:
     """Return |x xor (w o H)| of every row (n, int64)."""
     X, W, H = as_bits(X), as_bits(W), as_bits(H)
-    out = np.empty(X.shape[0], np.int64)
-    _row_errors(X.words, W.words, H.words, _row(H), out)
+    return errors_of(X.words, W.words, H.words)
+
+
+def errors_of(X: Array, W: Array, H: Array) -> Array:
+    """Return the same from words."""
+    ones, covered, excess = row_counts(X, W, H)
+    return ones - covered + excess
+
+
+def row_counts(X: Array, W: Array, H: Array) -> Array:
+    """Return by row (3 x n, int64) the ones, those that are covered, and the zeros that are, from words."""
+    out = np.empty((3, len(X)), np.int64)
+    _row_counts(X, W, H, np.empty(H.shape[1], np.uint64), out)
     return out
-
-
-def _row(X: Bits) -> Array:
-    """Return room for the words of a row: kernels that make no arrays of their own are compiled sooner."""
-    return np.empty(X.words.shape[1], np.uint64)
 
 
 def loss(X: Bits | Data, W: Bits | Data, H: Bits | Data) -> float:
@@ -234,25 +240,15 @@ def _product(W: Array, H: Array, out: Array) -> None:
 
 
 @kernel
-def _tally(X: Array, W: Array, H: Array, row: Array) -> tuple[int, int, int]:
-    ones, covered, excess = 0, 0, 0
+def _row_counts(X: Array, W: Array, H: Array, row: Array, out: Array) -> None:
     for i in range(X.shape[0]):
         union(W[i], H, row, NONE)
+        ones, covered, excess = 0, 0, 0
         for q in range(row.size):
             ones += popcount(X[i, q])
             covered += popcount(X[i, q] & row[q])
             excess += popcount(row[q] & ~X[i, q])
-    return ones, covered, excess
-
-
-@kernel
-def _row_errors(X: Array, W: Array, H: Array, row: Array, out: Array) -> None:
-    for i in range(X.shape[0]):
-        union(W[i], H, row, NONE)
-        wrong = 0
-        for q in range(row.size):
-            wrong += popcount(X[i, q] ^ row[q])
-        out[i] = wrong
+        out[0, i], out[1, i], out[2, i] = ones, covered, excess
 
 
 @kernel

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cofactor.boolean.bits import Bits, as_bits, beside, columns, is_there, unpack
+from cofactor.boolean.bits import Bits, as_bits, beside, columns, errors_of, is_there, unpack
 from cofactor.boolean.packed import NONE, ONE, cover_twice, kernel, lowest, part, popcount, union, word_places
 from cofactor.local.kernels import tensor_bits
 from cofactor.local.placed import Placed
@@ -43,7 +43,8 @@ def greedy_refit(X: Bits | Data, H: Bits | Data, *, codes: Bits | Data | None = 
         _greedy(rows, H.words, places, lists, sizes, room, W[start:stop])
         if old is not None:
             _greedy(rows, H.words, places, lists, sizes, room, old[start:stop])
-            _keep_better(rows, H.words, old[start:stop], W[start:stop], room[0])
+            keeps = errors_of(rows, old[start:stop], H.words) <= errors_of(rows, W[start:stop], H.words)
+            W[start:stop][keeps] = old[start:stop][keeps]
 
     over_rows(some, X.shape[0], PASSES * places[1].size)
     return unpack(Bits(W, (X.shape[0], H.shape[0])))
@@ -177,20 +178,3 @@ def _greedy(
                 break
             W[i, useless >> 6] ^= ONE << np.uint64(useless & 63)
             _begin(X[i], W[i], H, cover, alone, bound)
-
-
-@part
-def _row_error(x: Array, code: Array, H: Array, cover: Array) -> int:
-    union(code, H, cover, NONE)
-    wrong = 0
-    for q in range(x.size):
-        wrong += popcount(x[q] ^ cover[q])
-    return wrong
-
-
-@kernel
-def _keep_better(X: Array, H: Array, old: Array, W: Array, room: Array) -> None:
-    for i in range(X.shape[0]):
-        if _row_error(X[i], old[i], H, room[0]) <= _row_error(X[i], W[i], H, room[0]):
-            for v in range(W.shape[1]):
-                W[i, v] = old[i, v]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cofactor.data.formats.failing import rows_of
 from cofactor.data.formats.row_blocks import BLOCK_BYTES, Dense, working_dtype
 from cofactor.data.formats.table import Options, Table, choose, did_you_mean, need, plain, tell_beside
 from cofactor.types import Array, DataError
@@ -53,6 +54,10 @@ class ParquetRows(Dense):
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop``: of the row groups that hold some, a batch at a time until all are there."""
+        with rows_of(self.path, start, stop):
+            return self._read(start, stop)
+
+    def _read(self, start: int, stop: int) -> Array:
         file = need("pyarrow.parquet", "io", path=self.path).ParquetFile(self.path)
         out = np.empty((stop - start, self.shape[1]), self.dtype)
         ends = np.cumsum([file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)])
@@ -60,15 +65,15 @@ class ParquetRows(Dense):
         low = int(ends[first - 1]) if first else 0
         groups = list(range(int(first), min(int(last) + 1, len(ends))))
         if stop <= start or not groups:
-            return out
+            return out[:0]
         for batch in file.iter_batches(BATCH, groups, list(self.features)):
             begin, end = max(start - low, 0), min(stop - low, batch.num_rows)
             if begin < end:
                 _fill(out[low + begin - start : low + end - start], batch.slice(begin, end - begin), self.features)
             low += batch.num_rows
             if low >= stop:
-                break
-        return out
+                return out
+        return out[: max(low - start, 0)]
 
 
 def _index(schema: Any) -> list[str]:

@@ -167,7 +167,13 @@ class RowBlocks:
 
     def row_block(self, rows: slice) -> Data:
         """Return consecutive rows in memory: a dense array or CSR."""
-        return self._cast(self.source.read(rows.start, rows.stop))
+        found = self.source.read(rows.start, rows.stop)
+        if found.shape[0] != min(rows.stop, self.shape[0]) - rows.start:
+            raise DataError(
+                f"{getattr(self.source, 'path', 'data on disk')}: expected rows {rows.start}:{rows.stop} of "
+                f"{self.shape[0]}, found {found.shape[0]} of them; the file has changed since it was opened."
+            )
+        return self._cast(found)
 
     def column_block(self, columns: slice) -> Data:
         """Return consecutive columns in memory: a dense array or CSC.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from cofactor.data.formats.failing import rows_of
 from cofactor.data.formats.row_blocks import Dense
 from cofactor.types import Array, Data, DataError
 
@@ -37,7 +38,7 @@ class NpyRows(Dense):
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop`` with plain reads: mapped pages would count as resident memory."""
         n, m = self.shape
-        with self.path.open("rb", buffering=0) as file:
+        with rows_of(self.path, start, stop), self.path.open("rb", buffering=0) as file:
             if not self.fortran:
                 return self._values(file, start * m, (stop - start) * m).reshape(stop - start, m)
             out = np.empty((stop - start, m), self.dtype)
@@ -90,12 +91,12 @@ class StoredRows(Dense):
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop``."""
-        with self.open(self.path) as store:
+        with rows_of(self.path, start, stop), self.open(self.path) as store:
             return np.asarray(store[self.name][start:stop])
 
     def read_columns(self, start: int, stop: int) -> Array:
         """Return columns ``start:stop``; the chunks that hold them are read."""
-        with self.open(self.path) as store:
+        with rows_of(self.path, 0, self.shape[0]), self.open(self.path) as store:
             return np.asarray(store[self.name][:, start:stop])
 
 
@@ -119,7 +120,7 @@ class StoredCSR:
 
     def read(self, start: int, stop: int) -> Data:
         """Return rows ``start:stop`` as CSR."""
-        with self.open(self.path) as store:
+        with rows_of(self.path, start, stop), self.open(self.path) as store:
             group = store[self.name]
             indptr = np.asarray(group["indptr"][start : stop + 1])
             first, last = int(indptr[0]), int(indptr[-1])

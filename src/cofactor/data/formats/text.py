@@ -14,6 +14,7 @@ from typing import IO, NoReturn
 
 import numpy as np
 
+from cofactor.data.formats.failing import rows_of
 from cofactor.data.formats.header import (
     LOGICAL,
     MISSING,
@@ -175,7 +176,7 @@ class TextRows(Dense):
         return parts.read(0, self.shape[0])
 
     def _parts(self, start: int, stop: int) -> Iterator[Array]:
-        with open_text(self.path) as file:
+        with rows_of(self.path, start, stop), open_text(self.path) as file:
             body = islice(rows(file, self.path), 0 if self.layout.names is None else 1, None)
             yield from (
                 _convert(batch, self.layout, self.path) for batch in _batches(islice(body, start, stop), self.shape[1])
