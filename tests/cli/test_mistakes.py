@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,17 @@ def test_names_of_others_do_nothing_to_a_terminal(tmp_path):
     assert not [c for c in ORDER if not c.isprintable() and c in text]
     assert r"\x1b[2J\x9b1A\u202eA" in shown[1].stdout
     assert r"\x1b[2J\x9b1A\u202egene 2" in shown[-1].stderr
+
+
+def test_paths_that_are_no_files_and_no_folders(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((4, 3)))
+    os.mkfifo(tmp_path / "pipe.npy")  # who opens it waits for a writer
+    (tmp_path / "round.npy").symlink_to("round.npy")
+    for name, words in (
+        ("pipe.npy", "found a pipe or a device"),
+        ("round.npy", "expected a file, found nothing there"),
+    ):
+        assert words in refused("fit", name, "a.npy", "-k", 2, cwd=tmp_path)
+    assert "expected a folder to write to, found the root" in refused(
+        "fit", "a.npy", "--out", "/", "-k", 2, cwd=tmp_path
+    )
