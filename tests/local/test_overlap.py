@@ -1,9 +1,11 @@
 """Cells that two matrices have in common: in memory, in files that are mapped twice, in tensors of any kind."""
 
+import anndata
 import numpy as np
 import pytest
 
 from cofactor import FederatedNMF, Privacy
+from cofactor.data import load
 from cofactor.local.overlap import first_overlap
 from cofactor.privacy.errors import PrivacyError
 
@@ -36,6 +38,20 @@ def test_a_file_is_known_by_where_its_cells_are(tmp_path):
     parts = [np.memmap(tmp_path / "raw", np.float64, "r", 32 * first, (8, 4)) for first in (0, 8, 12)]
     assert first_overlap(parts[:2]) is None
     assert first_overlap(parts) == (1, 2)
+
+
+def test_row_blocks_of_one_file_are_one_matrix(tmp_path):
+    anndata.AnnData(X).write_h5ad(tmp_path / "x.h5ad")
+    np.save(tmp_path / "x.npy", X)
+    (tmp_path / "y.npy").symlink_to("x.npy")
+    for twice in (
+        [anndata.read_h5ad(tmp_path / "x.h5ad", backed="r") for _ in range(2)],
+        [load.read(tmp_path / name, blocks=True).X for name in ("x.npy", "y.npy")],
+    ):
+        with pytest.raises(PrivacyError, match="client 1: expected each matrix once, found that of 0 again"):
+            FederatedNMF(2, privacy=Privacy(1, 1e-3)).fit(twice)
+        FederatedNMF(2, rounds=1, tol=0).fit(twice)
+        FederatedNMF(2, privacy=Privacy(9, 1e-3)).fit(twice[:1])
 
 
 def test_tensors_that_numpy_does_not_know():

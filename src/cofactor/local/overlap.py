@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,25 @@ WORK: Any = 10_000
 
 _OBJECTS = ("dok", "lil")
 """Sparse layouts that hold their cells as objects of Python, which no two matrices share."""
+
+
+def known_by(X: Any) -> Hashable:
+    """Return what tells one matrix from another: the object, or of all rows of a file, which are read later, the file.
+
+    >>> known_by(WORK) == known_by(WORK), known_by([]) == known_by([[]])
+    (True, False)
+    """
+    source = getattr(X, "source", None)
+    path = getattr(source, "path", None)
+    if not isinstance(path, Path) or not path.exists():
+        return id(X)
+    return *_file(path), getattr(source, "name", "")
+
+
+def _file(path: Any) -> tuple[int, int]:
+    """Return what tells a file from another, whatever leads to it."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 def first_overlap(Xs: Iterable[Any]) -> tuple[int, int] | None:
@@ -62,9 +82,9 @@ def _files(spans: Spans) -> dict[tuple[int, int], Spans]:
             a = a.base
         if not isinstance(a, np.memmap) or a.filename is None or not os.path.exists(a.filename):
             continue
-        held, file = vars(a)["_mmap"], os.stat(a.filename)
+        held = vars(a)["_mmap"]
         moved = a.offset - a.offset % mmap.ALLOCATIONGRANULARITY - _span(np.frombuffer(held, np.uint8))[0]
-        found.setdefault((file.st_dev, file.st_ino), []).append((low + moved, high + moved, j, held))
+        found.setdefault(_file(a.filename), []).append((low + moved, high + moved, j, held))
     return found
 
 
