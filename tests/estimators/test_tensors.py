@@ -76,6 +76,17 @@ def test_narrow_tensors_that_numpy_does_not_know(device):
     assert there.transform(narrow).dtype == torch.float32
 
 
+@pytest.mark.parametrize("change", [torch.Tensor.requires_grad_, torch.Tensor.bfloat16], ids=["gradient", "narrow"])
+def test_what_is_given_besides_rows_may_be_tensors(change):
+    start, weights = torch.from_numpy(X[:4].round(1)), torch.ones(60)
+    tensor, model = torch.from_numpy(X), FederatedNMF(4, random_state=0, rounds=3)
+    for given in ({"H": start}, {"sample_weight": weights}, {"cell_weight": torch.ones(60, 20)}):
+        here = model.fit(tensor, **given).components_
+        there = model.fit(tensor, **{name: change(value) for name, value in given.items()}).components_
+        np.testing.assert_allclose(there.numpy(), here.numpy(), atol=2e-2)
+    assert model.inverse_transform(change(torch.ones(3, 4))).shape == (3, 20)
+
+
 def test_tensors_without_numbers_are_refused():
     with pytest.raises(CofactorError, match="found 'meta'"):
         FederatedNMF(2).fit(torch.ones(5, 4, device="meta"))

@@ -159,7 +159,7 @@ def are_tensors(Xs: Any) -> bool:
 
 def plain(a: Any) -> Any:
     """Return a tensor or an array on a device as an array in memory; anything else as it is."""
-    return a.detach().cpu().numpy() if is_tensor(a) else np.asarray(a) if isinstance(a, Placed) else a
+    return numbers(a.detach().cpu()) if is_tensor(a) else np.asarray(a) if isinstance(a, Placed) else a
 
 
 def settled(X: Any, *, here: bool = False) -> Any:
