@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from tests.helpers.command import cofactor, refused
@@ -180,3 +182,38 @@ def test_no_verb_writes_over_the_data(hospitals: tuple[Path, list[np.ndarray]], 
     for verb, file in (("markers", "made/markers.tsv"), ("report", "made/report.html")):  # their own, written anew
         cofactor(verb, "made", "--out", file, cwd=tmp_path)
     assert all((tmp_path / file.name).read_bytes() == file.read_bytes() for file in files)
+
+
+ORDER = "\x1b[2J\x9b1A\u202e"
+"""Clears the screen of a terminal, moves up a line, and turns the rest of the line round."""
+
+
+def test_names_of_others_do_nothing_to_a_terminal(tmp_path):
+    """Names of features, of groups and of clients come from other people; so do errors that hold them."""
+    rng = np.random.default_rng(0)
+    names = [f"{ORDER}gene {i}" for i in range(6)]
+    frame = pd.DataFrame(rng.gamma(0.5, size=(40, 6)), columns=names).assign(site=[f"{ORDER}A", "B"] * 20)
+    frame.to_csv(tmp_path / "cells.csv", index=False)
+    fitted = cofactor("fit", "cells.csv", "--group-by", "site", "-k", 2, "--out", "run", cwd=tmp_path)
+    shown = [fitted, *(cofactor(verb, "run", cwd=tmp_path) for verb in ("evaluate", "passports", "markers"))]
+    frame.iloc[3, 2] = -1
+    frame.to_csv(tmp_path / "cells.csv", index=False)
+    shown.append(cofactor("fit", "cells.csv", "--group-by", "site", "-k", 2, "--out", "new", cwd=tmp_path, check=2))
+    text = "".join(done.stdout + done.stderr for done in shown)
+    assert not [c for c in ORDER if not c.isprintable() and c in text]
+    assert r"\x1b[2J\x9b1A\u202eA" in shown[1].stdout
+    assert r"\x1b[2J\x9b1A\u202egene 2" in shown[-1].stderr
+
+
+def test_paths_that_are_no_files_and_no_folders(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((4, 3)))
+    os.mkfifo(tmp_path / "pipe.npy")  # who opens it waits for a writer
+    (tmp_path / "round.npy").symlink_to("round.npy")
+    for name, words in (
+        ("pipe.npy", "found a pipe or a device"),
+        ("round.npy", "expected a file, found nothing there"),
+    ):
+        assert words in refused("fit", name, "a.npy", "-k", 2, cwd=tmp_path)
+    assert "expected a folder to write to, found the root" in refused(
+        "fit", "a.npy", "--out", "/", "-k", 2, cwd=tmp_path
+    )

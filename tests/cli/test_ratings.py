@@ -240,3 +240,16 @@ def test_components_that_a_ridge_takes_away_are_told(tmp_path, recwarn):
     recwarn.clear()
     FederatedMF(2, ridge=0.5, random_state=0).fit(frame)
     assert not [w for w in recwarn if "nothing is made" in str(w.message)]
+
+
+def test_titles_are_printed_as_they_are(stars, tmp_path):
+    """Brackets were read as styles: of the film "[REC] (2007)" its year was left."""
+    (tmp_path / "films.csv").write_text(
+        "movieId,title\n" + "".join(f"{100 + i},[REC] \x1b[1A{i} :key:\n" for i in range(19))
+    )
+    words = ("fit", stars[0] / "ratings.csv", "--ratings", "-k", 2, "--rounds", 3, "--titles", "films.csv", "-q")
+    cofactor(*words, cwd=tmp_path)
+    shown = cofactor("similar", "run", 105, "-n", 19, cwd=tmp_path).stdout
+    assert shown.count("[REC]") == 19
+    assert ":key:" in shown
+    assert "\x1b" not in shown

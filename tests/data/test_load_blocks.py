@@ -11,6 +11,7 @@ import pytest
 import zarr
 from scipy import sparse
 
+from cofactor import FederatedNMF
 from cofactor.data import load
 from cofactor.data.formats.row_blocks import RowBlocks
 from cofactor.local import arrays
@@ -245,3 +246,13 @@ def test_npy_that_became_shorter_says_how_much_is_left(tmp_path):
         file.truncate(path.stat().st_size - 2 * X.itemsize - 3)
     with pytest.raises(DataError, match=f"expected {X.size} values from value 0 on, found {X.size - 3}"):
         found.load()
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_single_precision_whose_squares_leave_it_is_read_as_double(tmp_path, rng, unit):
+    """As in memory: squares in single precision were 0, or infinite, and a fit far off without a word."""
+    X = ((rng.random((90, 3)) @ rng.random((3, 12))) * unit).astype(np.float32)
+    np.save(tmp_path / "x.npy", X)
+    blocks = load.read(tmp_path / "x.npy", blocks=True).X
+    assert blocks.check().dtype == blocks.check().take(np.arange(5)).load().dtype == np.float64
+    assert FederatedNMF(3, random_state=0).fit(blocks).reconstruction_err_ < 1e-3

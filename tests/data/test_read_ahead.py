@@ -15,7 +15,8 @@ from scipy import sparse
 
 from cofactor import run
 from cofactor.data import load
-from cofactor.data.formats.row_blocks import Derived, RowBlocks
+from cofactor.data.formats.row_blocks import RowBlocks
+from cofactor.data.formats.stored import Derived
 from cofactor.local.threads import lend
 from cofactor.methods import catalog
 from cofactor.types import CofactorError, DataError

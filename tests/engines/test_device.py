@@ -25,13 +25,15 @@ H = rng.uniform(size=(4, 30)) ** 3
 XS = [rng.uniform(size=(n, 4)) ** 3 @ H + 0.01 * rng.uniform(size=(n, 30)) for n in (40, 60, 30)]
 
 
-@pytest.mark.parametrize("name", ["exact", "oneshot", "fedavg", "fnmf-lap", "fedprox", "syn-sd", "shared-own"])
+@pytest.mark.parametrize(
+    "name", [name for name in catalog.names() if name != "exact-beta"]
+)  # 200 steps for codes there
 def test_a_method_finds_on_a_device_what_it_finds_in_memory(name):
     method = catalog.make(name, 4)
     here, there = run(method, XS, rounds=8), run(method, XS, rounds=8, engine=THERE)
     np.testing.assert_allclose(there.factor, here.factor, atol=1e-5)
     for a, b in zip(there.codes, here.codes, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5 * b.max())
+        np.testing.assert_allclose(a, b, atol=2e-5 * b.max())
     assert there.history[-1].loss == pytest.approx(here.history[-1].loss, rel=1e-5)
 
 
@@ -59,6 +61,23 @@ def test_data_of_every_form(form):
     here, there = run(method, Xs, rounds=5), run(method, Xs, rounds=5, engine=THERE)
     np.testing.assert_allclose(there.factor, here.factor, atol=tol)
     assert there.codes[0].dtype == here.codes[0].dtype
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20, 1e30])
+def test_squares_that_leave_single_precision_are_taken_in_double(form, scale):
+    """At 1e-30 a run said nothing and was 700 times as far off; at 1e-20 it ended in a client that sent no loss."""
+    Xs = [form((X * scale).astype(np.float32)) for X in XS]
+    here, there = (run(catalog.make("exact", 4), Xs, rounds=8, engine=e) for e in (None, THERE))
+    np.testing.assert_allclose(there.factor, here.factor, atol=1e-5)
+    assert there.history[-1].loss == pytest.approx(here.history[-1].loss, rel=1e-5, abs=0)
+
+
+@pytest.mark.parametrize("kind", [">f8", ">f4", np.longdouble, ">i2"])
+def test_numbers_in_foreign_bytes_are_read(kind):
+    Xs = [(50 * X).astype(kind) for X in XS]
+    here, there = (run(catalog.make("exact", 4), Xs, rounds=4, engine=e) for e in (None, THERE))
+    np.testing.assert_allclose(there.factor, here.factor, atol=1e-4)
 
 
 def test_nothing_leaves_the_device_in_a_round():

@@ -51,6 +51,47 @@ def test_tensors_in_tensors_out(device, many):
     assert isinstance(back[0] if many else back, torch.Tensor)
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "parts"])
+def test_sparse_tensors_stay_sparse(form, device, monkeypatch):
+    """One of 200 000 x 20 000 cells, a thousandth of them stored, was made dense: 32 GB."""
+    monkeypatch.setattr(torch.Tensor, "to_dense", None)
+    few = torch.from_numpy(X * (X > 0.5))
+    given = few.to_sparse_csr() if form == "csr" else few.to_sparse_csc() if form == "csc" else few.to_sparse_coo()
+    if form == "parts":
+        given = torch.sparse_coo_tensor(
+            torch.cat([given.indices()] * 2, 1), torch.cat([given.values() / 2] * 2), few.shape
+        )
+    here = FederatedNMF(4, random_state=0, rounds=8).fit(few.numpy())
+    there = FederatedNMF(4, random_state=0, rounds=8, device=device).fit(given)
+    np.testing.assert_allclose(there.components_.numpy(), here.components_, atol=1e-5)
+    assert there.score(given) == pytest.approx(here.score(few.numpy()), abs=1e-6)
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_narrow_tensors_that_numpy_does_not_know(device):
+    narrow = torch.from_numpy(X).bfloat16()
+    here, there = (FederatedNMF(4, random_state=0, rounds=8, device=device).fit(a) for a in (narrow.float(), narrow))
+    np.testing.assert_array_equal(there.components_.numpy(), here.components_.numpy())
+    assert there.transform(narrow).dtype == torch.float32
+
+
+@pytest.mark.parametrize("change", [torch.Tensor.requires_grad_, torch.Tensor.bfloat16], ids=["gradient", "narrow"])
+def test_what_is_given_besides_rows_may_be_tensors(change):
+    start, weights = torch.from_numpy(X[:4].round(1)), torch.ones(60)
+    tensor, model = torch.from_numpy(X), FederatedNMF(4, random_state=0, rounds=3)
+    for given in ({"H": start}, {"sample_weight": weights}, {"cell_weight": torch.ones(60, 20)}):
+        here = model.fit(tensor, **given).components_
+        there = model.fit(tensor, **{name: change(value) for name, value in given.items()}).components_
+        np.testing.assert_allclose(there.numpy(), here.numpy(), atol=2e-2)
+    assert model.inverse_transform(change(torch.ones(3, 4))).shape == (3, 20)
+
+
+def test_tensors_without_numbers_are_refused():
+    with pytest.raises(CofactorError, match="found 'meta'"):
+        FederatedNMF(2).fit(torch.ones(5, 4, device="meta"))
+
+
 def test_bits_of_tensors():
     bits = (X > 0.3).astype(float)
     here, there = (FederatedBMF(3, random_state=0).fit(a) for a in (bits, torch.from_numpy(bits)))

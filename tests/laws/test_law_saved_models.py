@@ -1,6 +1,7 @@
 """Law: a model that was saved and loaded finds the codes that it found before, whatever it is, and tells nothing."""
 
 import json
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -226,6 +227,69 @@ def test_a_method_object_is_given_again(tmp_path):
         FederatedNMF.load(tmp_path / "model.npz")
     again, X = FederatedNMF.load(tmp_path / "model.npz", method=Summed(3)), arrays(1)[0]
     np.testing.assert_allclose(again.transform(X), model.transform(X), atol=1e-12)
+
+
+def told(**more):
+    """Return a change of settings."""
+    return lambda held: {"settings": np.array(json.dumps({**json.loads(str(held["settings"])), **more}))}
+
+
+def steps(text, **more):
+    return lambda held: {"prepare": np.array(text), **{f"prepare.{name}": a for name, a in more.items()}}
+
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+HOSTILE = {
+    "a seed of the noise": (told(privacy={**BUDGET, "insecure_seed": 7}), "of a budget .* found insecure_seed"),
+    "a ledger": (told(privacy={**BUDGET, "ledger": "/tmp/mine.jsonl"}), "of a budget .* found ledger"),
+    "no delta": (told(privacy={"epsilon": 1.0}), "a damaged one"),
+    "an engine": (told(parameters={"engine": "x"}), "codes depend on, found engine"),
+    "callbacks": (told(parameters={"callbacks": ["x"]}), "codes depend on, found callbacks"),
+    "parameters in a list": (told(parameters=[1]), "a damaged one"),
+    "another estimator": (told(estimator="os.system"), "unknown estimator of a model 'os.system'"),
+    "a number for a method": (told(method=5), "a damaged one"),
+    "no json": (lambda held: {"settings": np.array("{")}, "a damaged one"),
+    "deep json": (lambda held: {"settings": np.array("[" * 100000)}, "a damaged one"),
+    "a list": (lambda held: {"settings": np.array("[1]")}, "a damaged one"),
+    "no numbers": (lambda held: {"factor": held["factor"] * np.nan}, "finite numbers"),
+    "negative numbers": (lambda held: {"factor": -held["factor"]}, "finite numbers >= 0"),
+    "texts": (lambda held: {"factor": held["factor"].astype(str)}, "finite numbers"),
+    "no features": (lambda held: {"factor": held["factor"][:, :0]}, "expected a factor"),
+    "scores of others": (lambda held: {"marker_scores": np.ones((9, 9))}, "of 12 features, found others"),
+    "steps of more features": (steps("hvg=12", **{"0.keeps": np.ones(15, bool)}), "of 12 features, found others"),
+    "steps of fewer": (lambda held: {**steps("log1p")(held), "input_width": np.array(-3)}, "of 12 features, found"),
+}
+"""What somebody else may write into the file of a model, and what is said then."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_file_says_how_codes_are_found_and_nothing_else(name, tmp_path):
+    """One that set a seed of the noise was taken: whoever wrote it could subtract that of the fits of its reader."""
+    change, words = HOSTILE[name]
+    nmf().fit(arrays()).save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as file:
+        held = dict(file)
+    np.savez(tmp_path / "model.npz", **{**held, **change(held)})
+    with pytest.raises(CofactorError, match=words):
+        FederatedNMF.load(tmp_path / "model.npz")
+
+
+def test_a_file_of_others_is_no_model(tmp_path):
+    with zipfile.ZipFile(tmp_path / "model.npz", "w") as file:
+        file.writestr("factor", b"abc")
+    for estimator in (FederatedNMF, FederatedMF):
+        with pytest.raises(CofactorError, match="found a file of others: factor"):
+            estimator.load(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize("change", [{"rank": np.array("x")}, {"factor": np.full((4, 3), np.nan)}])
+def test_a_file_of_ratings_holds_numbers(change, tmp_path):
+    FederatedMF(2, random_state=0).fit((["a", "a", "b"], ["x", "y", "z"], [5.0, 1.0, 4.0])).save(tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as file:
+        held = {**file, **change}
+    np.savez(tmp_path / "m.npz", **held)
+    with pytest.raises(CofactorError, match=r"m\.npz: expected"):
+        FederatedMF.load(tmp_path / "m.npz")
 
 
 @pytest.mark.parametrize(

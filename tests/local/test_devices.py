@@ -6,7 +6,7 @@ from scipy import sparse
 
 from cofactor import FederatedNMF, run
 from cofactor.engines.inline import Inline
-from cofactor.local import arrays, devices, divergence
+from cofactor.local import arrays, devices, divergence, sketch
 from cofactor.local.kernels import descent
 from cofactor.local.placed import Placed, placed, to_host
 from cofactor.local.streamed import Streamed
@@ -101,9 +101,35 @@ def test_no_cuda_names_what_torch_found():
         devices.find("cuda")
 
 
-def test_a_device_that_there_is_not_is_named():
-    with pytest.raises(CofactorError, match="found 'gpu'"):
-        devices.find("gpu")
+@pytest.mark.parametrize("name", ["gpu", "mps", "meta", "xpu"])
+def test_a_device_that_there_is_not_is_named(name):
+    with pytest.raises(CofactorError, match=f"expected 'cuda', 'cuda:1' or 'cpu', found '{name}'"):
+        devices.find(name)
+
+
+@pytest.mark.parametrize("kind", sketch.catalog().values(), ids=sketch.catalog())
+@pytest.mark.parametrize("side", [30, 40])
+def test_sketches_of_what_is_on_a_device_are_those_in_memory(kind, side):
+    X = REAL if side == 30 else REAL.T
+    drawn = kind(12).draw(side, 3, np.random.default_rng(0))
+    there = placed(X, torch.device("cpu"))
+    np.testing.assert_allclose(to_host(drawn.right(there)), drawn.right(X), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(to_host(sketch.left(drawn, there.T)), sketch.left(drawn, X.T), rtol=1e-4, atol=1e-5)
+
+
+def test_a_bad_value_among_those_that_are_stored_is_found():
+    X = sparse.csr_array(REAL * (REAL > 0.5))
+    X.data[77] = -1
+    row, column = np.argwhere(X.toarray() < 0)[0]
+    with pytest.raises(DataError, match=rf"found -1.0 at row {row}, column {column};"):
+        devices.place(X, "cpu").check()
+
+
+def test_cells_that_are_stored_in_parts_are_their_sum():
+    parts = sparse.coo_array(([3.0, -1.0, 2.0], ([0, 0, 1], [2, 2, 1])), shape=(2, 4))
+    held = sparse.csr_array((parts.data, parts.coords[1], [0, 2, 3]), shape=(2, 4))
+    found = devices.place(held, "cpu").check()
+    np.testing.assert_array_equal(found.row_squares(), [4, 4])
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def _note(message: Warning | str, *_: object, **__: object) -> None:
 
 def _say(text: str) -> None:
     """Print to standard error, once if several processes run this command together."""
-    from cofactor.cli.console import speaks
+    from cofactor.cli.console import plain, speaks
 
     if speaks():
-        print(text, file=sys.stderr)
+        print(plain(text), file=sys.stderr)

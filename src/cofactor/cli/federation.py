@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from cofactor.cli.console import plain
+
 federation = typer.Typer(help="Make a federation: certificates and invites.", no_args_is_help=True)
 
 Home = Annotated[Path, typer.Option("--home", help="The coordinator's folder of the federation.")]
@@ -91,7 +93,7 @@ def approve(
     from cofactor.federation.policy import answer
 
     asked = answer(home, run, not deny)["config"]
-    print(f"{'denied' if deny else 'approved'}: method {asked['method']}, rank {asked['rank']}")
+    _say(f"{'denied' if deny else 'approved'}: method {asked['method']}, rank {asked['rank']}")
 
 
 def watch(
@@ -185,4 +187,4 @@ def _teller(*, quiet: bool) -> Any:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    print(plain(text), flush=True)

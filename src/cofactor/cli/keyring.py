@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from cofactor.cli.console import Console
 from cofactor.cli.options import Json
 
 keys = typer.Typer(help="Keys of clients, exchanged before they add up under masks.", no_args_is_help=True)

@@ -59,8 +59,9 @@ def similar(
 
 def _show(who: str, found: dict[str, list[str]], titles: dict[str, list[str]], *, as_json: bool) -> None:
     """Print lists with titles; JSON has the names of items."""
-    from rich.console import Console
     from rich.table import Table
+
+    from cofactor.cli.console import Console
 
     if as_json:
         print(jsonlib.dumps(found, indent=1))

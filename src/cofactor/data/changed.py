@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cofactor.data.formats.row_blocks import Derived, RowBlocks, working_dtype
+from cofactor.data.formats.row_blocks import RowBlocks, working_dtype
+from cofactor.data.formats.stored import Derived
 from cofactor.local.columns import SomeColumns
 from cofactor.types import Data
 
@@ -21,7 +22,7 @@ def changed(X: Data, change: Change, width: int | None = None) -> Data:
     if isinstance(X, SomeColumns):
         return SomeColumns(changed(X.inner, change), X.index, X.n_features)
     if isinstance(X, RowBlocks):
-        return RowBlocks(ChangedRows(X.source, change, X.shape[1] if width is None else width), X.block_bytes)
+        return replace(X, source=ChangedRows(X.source, change, X.shape[1] if width is None else width))
     return change(X)
 
 

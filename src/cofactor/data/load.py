@@ -150,8 +150,12 @@ def read_titles(path: PathLike) -> dict[str, str]:
 
 
 def _check_exists(path: Path) -> None:
-    if path.exists():
+    if path.is_file() or path.is_dir():
         return
+    if path.exists():
+        raise DataError(
+            f"{path}: expected a file, found a pipe or a device; write what comes out of it to a file first."
+        )
     folder = path.parent
     near = get_close_matches(path.name, os.listdir(folder), n=1) if folder.is_dir() else []
     hint = f"; did you mean {str(folder / near[0])!r}?" if near else "."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -20,10 +21,11 @@ from cofactor.estimators.base import Federated
 from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, factor
 from cofactor.estimators.tables import as_table, is_annotated
+from cofactor.files import undamaged
 from cofactor.method import Method
 from cofactor.methods.build import Facts, about, build, refuse
 from cofactor.plan import Plan
-from cofactor.types import Array, CofactorError
+from cofactor.types import Array, CofactorError, unknown
 
 OWN = ("codes_", "reconstruction_err_")
 """Of a private fit, what is computed without noise: for those who hold the rows."""
@@ -78,6 +80,12 @@ class Kept(Federated):
         ``method`` is the object that the model was made with, where it was no name: a file holds names only.
         """
         held = saved.read(Path(path))
+        with undamaged(Path(path), saved.WHAT):
+            return cls._loaded(Path(path), held, method)
+
+    @classmethod
+    def _loaded(cls, path: Path, held: saved.Saved, method: Method | None) -> Self:
+        """Make the model that a file says, of its factor and of parameters that say how codes are found; no others."""
         k, m = held.factor.shape
         how, whose = held.settings or {"method": cls.remade, "options": {}}, _whose(held, cls)
         if whose != family(cls):
@@ -94,8 +102,11 @@ class Kept(Federated):
         made = build(chosen, k, Plan(privacy=budget), facts, options)[0]
         given = how.get("parameters", {}) | ({} if method is None else {"method": method})
         given |= {"prepare": held.preparation.text} if held.preparation else {}
-        given |= {} if budget is None else {"privacy": budget}
-        return cls(k, **given)._holding(held, made, (chosen, options), how.get("column"))
+        if others := set(given) - {*cls.told, "method", "options", "prepare"}:
+            raise CofactorError(f"{path}: expected parameters that codes depend on, found {', '.join(sorted(others))}.")
+        model = cls(k, **given, privacy=budget) if budget is not None else cls(k, **given)
+        held = replace(held, factor=model._fixed(held.factor))
+        return model._holding(held, made, (chosen, options), how.get("column"))
 
     @classmethod
     def from_factor(cls, H: Any, *, feature_names: Sequence[str] | None = None, **parameters: Any) -> Self:
@@ -172,6 +183,8 @@ class Kept(Federated):
 def _whose(held: saved.Saved, cls: type) -> str:
     """Return the estimator that a file is of; that of a run says only whether it is of zeros and ones."""
     if held.settings is not None:
-        return str(held.settings["estimator"])
+        if (told := held.settings.get("estimator")) not in FACTORS:
+            raise unknown("estimator of a model", str(told), FACTORS)
+        return str(told)
     bits = held.factor.dtype == np.uint8
     return next(name for name in (family(cls), *FACTORS) if (name == BITS) == bits)

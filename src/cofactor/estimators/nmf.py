@@ -19,6 +19,7 @@ from cofactor.estimators.factored import Factored
 from cofactor.estimators.given import INITS, Given
 from cofactor.kinds.kind import Kind, Score
 from cofactor.kinds.numbers import GAPPED, NON_NEGATIVE
+from cofactor.local.devices import settled
 from cofactor.method import Method
 from cofactor.methods.build import Facts, about
 from cofactor.methods.pooled import SETTLES
@@ -205,6 +206,7 @@ class FederatedNMF(Factored):
             self._refuse_scan()
         if self._budget is not None:
             self._refuse_private(W, {"sample_weight": sample_weight, "cell_weight": cell_weight})
+        H, W, sample_weight, cell_weight = (settled(a, here=True) for a in (H, W, sample_weight, cell_weight))
         return Given(H, W, sample_weight, cell_weight, losses.number(self.beta_loss))
 
     def _refuse_scan(self) -> None:

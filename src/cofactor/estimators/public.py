@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cofactor.estimators.saved import store, stored
+from cofactor.files import undamaged
 from cofactor.ratings import Layout
 from cofactor.types import Array, CofactorError
 
@@ -40,6 +41,11 @@ def read(path: Path) -> Public:
     missing = {"factor", "feature_names", "rank", "biases", "ridge", "bias_ridge"} - set(found)
     if missing:
         raise CofactorError(f"{path}: expected {RATED}, found a file without {', '.join(sorted(missing))}.")
+    with undamaged(path, RATED):
+        return _read(path, found)
+
+
+def _read(path: Path, found: dict[str, Array]) -> Public:
     alpha, limits = found.get("alpha"), found.get("rating_range")
     layout = Layout(
         int(found["rank"]),
@@ -48,6 +54,8 @@ def read(path: Path) -> Public:
         float(found["bias_ridge"]),
         None if alpha is None else float(alpha),
     )
+    if found["factor"].dtype.kind != "f" or not np.isfinite(found["factor"]).all():
+        raise CofactorError(f"{path}: expected a factor of finite numbers, found others.")
     if found["factor"].shape != (layout.width, len(found["feature_names"])):
         raise CofactorError(
             f"{path}: expected a factor of shape {(layout.width, len(found['feature_names']))}, "

@@ -20,6 +20,7 @@ from cofactor.types import Array, CofactorError
 UNNAMED = "feature"
 """Begins the names of features without names, as run folders write them."""
 SETTINGS = "settings"
+WHAT = "the public part of a model"
 SHOWN = ("epsilon", "delta", "clip", "curious")
 """What a budget tells everybody: neither its ledger, nor the seed that would take its noise away."""
 
@@ -75,13 +76,16 @@ def store(path: Path, found: dict[str, Array]) -> None:
         np.savez(file, **found)  # type: ignore[arg-type]
 
 
-def stored(path: Path, what: str = "the public part of a model") -> dict[str, Array]:
+def stored(path: Path, what: str = WHAT) -> dict[str, Array]:
     """Read them, or say what else the file is."""
     try:
         with undamaged(path, what), np.load(path, allow_pickle=False) as file:
-            return dict(file)
+            found = dict(file)
     except FileNotFoundError:
         raise CofactorError(f"{path}: expected {what}, found no such file.") from None
+    if others := [name for name, a in found.items() if not isinstance(a, np.ndarray)]:
+        raise CofactorError(f"{path}: expected {what}, found a file of others: {', '.join(others[:3])}.")
+    return found
 
 
 def write(path: Path, held: Saved) -> None:
@@ -92,17 +96,43 @@ def write(path: Path, held: Saved) -> None:
 def read(path: Path) -> Saved:
     """Read it, or the factor.npz of a run; or say what else the file is."""
     found = stored(path)
+    with undamaged(path, WHAT):
+        return _read(path, found)
+
+
+def _read(path: Path, found: dict[str, Array]) -> Saved:
     H = found.get("factor")
-    if H is None or H.ndim != 2 or "biases" in found:
+    if H is None or H.ndim != 2 or 0 in H.shape or "biases" in found:
         what = "a model of ratings: use FederatedMF.load" if "biases" in found else ", ".join(found) or "nothing"
         raise CofactorError(f"{path}: expected a factor (k x m), found {what}.")
-    settings = json.loads(str(found[SETTINGS])) if SETTINGS in found else None
+    settings = _settings(str(found[SETTINGS])) if SETTINGS in found else None
     counted = settings is None or settings.get("counted", False)
     names, inputs = (_names(found.get(name), counted=counted) for name in ("feature_names", "input_names"))
     if names is not None and len(names) != H.shape[1]:
         raise CofactorError(f"{path}: expected {H.shape[1]} feature names, found {len(names)}.")
     width = int(found["input_width"]) if "input_width" in found else H.shape[1]
-    return Saved(H, names, inputs or names, width, Preparation.from_arrays(found), found.get(SCORES), settings)
+    preparation, scores = Preparation.from_arrays(found), found.get(SCORES)
+    if _left(preparation, width) != H.shape[1] or (scores is not None and scores.shape != H.shape):
+        raise CofactorError(f"{path}: expected a preparation and scores of {H.shape[1]} features, found others.")
+    return Saved(H, names, inputs or names, width, preparation, scores, settings)
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """Return what a file says of how it was made: plain values, whose names :meth:`Kept.load` looks at."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or not isinstance(found.get("parameters", {}), dict):
+        raise ValueError("its settings are no table")
+    return found
+
+
+def _left(preparation: Preparation, width: int) -> int:
+    """Return how many of so many features a preparation leaves; -1 where it is one of others."""
+    for step in preparation.steps:
+        if step.keeps is not None:
+            if step.keeps.shape != (width,) or step.keeps.dtype != bool:
+                return -1
+            width = int(step.keeps.sum())
+    return width
 
 
 def _names(found: Array | None, *, counted: bool) -> list[str] | None:
@@ -134,5 +164,9 @@ def budget(privacy: Privacy | None) -> dict[str, Any] | None:
 
 
 def allowed(found: dict[str, Any] | None) -> Privacy | None:
-    """Return the budget that they say."""
-    return None if found is None else Privacy(**found)
+    """Return the budget that they say; who wrote the file may set neither a seed of the noise nor a ledger."""
+    if found is None:
+        return None
+    if others := set(found) - {*SHOWN, "unit"}:
+        raise CofactorError(f"expected of a budget {', '.join(SHOWN)} and unit, found {', '.join(sorted(others))}.")
+    return Privacy(**found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from copy import copy
@@ -254,7 +255,7 @@ class Config(Settings):
 
     def absolute(self) -> Config:
         """Return the same configuration with absolute paths, so that it can be run from anywhere."""
-        return self._moved(lambda path: _in_utf8(str(Path(path).resolve())))
+        return self._moved(lambda path: _in_utf8(os.path.realpath(path)))
 
     def _moved(self, place: Callable[[str], str]) -> Config:
         """Return the same configuration with its paths elsewhere."""

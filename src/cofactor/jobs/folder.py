@@ -90,6 +90,8 @@ class RunFolder:
     def held(self) -> Iterator[None]:
         """Hold the folder alone, by a lock beside it."""
         path = self.path.resolve()
+        if not path.name:
+            raise CofactorError(f"{self.path}: expected a folder to write to, found the root of all.")
         path.parent.mkdir(parents=True, exist_ok=True)
         with held(path.with_name(f"{path.name}.lock"), f"the run {self.path}"):
             yield

@@ -115,5 +115,5 @@ def alike(data: Sequence[Data], *, first: int = 0) -> Checked:
 
 
 def as_dtype(data: Sequence[Data], dtype: np.dtype[Any]) -> Checked:
-    """Return the data in one dtype; data on disk keep theirs."""
+    """Return the data in one dtype; blocks of files are read in it."""
     return Checked(X if X.dtype == dtype or not hasattr(X, "astype") else X.astype(dtype) for X in data)

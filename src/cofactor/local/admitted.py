@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from cofactor.types import DataError
 
 SQUARED = 1e140
 """Largest values up to so much, and down to its inverse, have squares and sums of squares in double precision."""
+NARROW = 2.0**40
+"""Values of float32 data up to so much, and down to its inverse, have squares and sums of squares in float32 too."""
 OR_ZERO = ", or as 0 where so little means nothing"
 
 
@@ -34,19 +36,39 @@ def check_size(data: Any, largest: float, where: str) -> Any:
     return data
 
 
-def check_tensors(blocks: Iterable[Any], where: str, *, signed: bool) -> None:
-    """Refuse values of tensors, blocks of rows, that cannot be factorized, with the first cell in words."""
+def pair(row: int, column: int) -> tuple[int, int]:
+    """Return both: values of dense data are where they are.
+
+    >>> pair(1, 2)
+    (1, 2)
+    """
+    return row, column
+
+
+def wide(X: Any, largest: float) -> Any:
+    """Return data of float32 as float64 where squares of the largest value leave float32; others as they are."""
+    narrow = largest == 0 or 1 / NARROW <= largest <= NARROW
+    return X if narrow or X.dtype == np.float64 else X.astype(np.float64)
+
+
+def check_tensors(blocks: Iterable[Any], where: str, *, signed: bool, cell: Callable[[int, int], Any] = pair) -> float:
+    """Return the largest size of values, in blocks of rows, or refuse some that cannot be factorized.
+
+    ``cell`` says in which row and column of the data a value is.
+    """
     first, largest = 0, 0.0
     for block in blocks:
         low, high = (float(a) for a in torch().aminmax(block.float() if block.dtype == torch().bfloat16 else block))
         if not (np.isfinite(low) and np.isfinite(high) and (signed or low >= 0)):
             bad = ~torch().isfinite(block) | ((block < 0) & (not signed))
-            row, column = (int(i) for i in bad.nonzero()[0])
+            i, j = (int(i) for i in bad.nonzero()[0])
+            row, column = cell(first + i, j)
             wanted = "finite values" if signed else "finite values >= 0"
             raise DataError(
-                f"{where}: expected {wanted}, found {float(block[row, column])} at row {first + row}, column {column}; "
+                f"{where}: expected {wanted}, found {float(block[i, j])} at row {row}, column {column}; "
                 "drop, impute, shift or clip them first.",
                 column,
             )
         first, largest = first + len(block), max(largest, high, -low)
     check_size(None, largest, where)
+    return largest

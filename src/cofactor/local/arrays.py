@@ -13,14 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from cofactor.local.admitted import check_size
+from cofactor.local.admitted import check_size, wide
 from cofactor.local.kernels import dense_products, sparse_products
 from cofactor.local.kernels.orders import by_rows
 from cofactor.local.placed import Placed
 from cofactor.types import Array, Data, DataError
 
-NARROW = 2.0**40
-"""Values of float32 data up to so much, and down to its inverse, have squares and sums of squares in float32 too."""
 BLOCK_CELLS = 1 << 22
 """Cells of a block in double precision: 32 MB."""
 LEFT_OUT = ", or fit by the method 'exact-gaps', to which NaN was not observed"
@@ -78,7 +76,7 @@ def has_dense_rows(X: Data) -> bool:
 def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
     """Return X as a float32 / float64 dense C array or CSR / CSC matrix, or say what is wrong with it.
 
-    Floats keep their dtype, unless their squares would leave the range of float32 (``NARROW``): these become float64.
+    Floats keep their dtype, unless their squares would leave the range of float32 (:func:`wide`): these become float64.
     Integers and bools become float32 when that is exact (up to 16 bits). ``signed`` lets negative values pass.
     """
     if is_held(X):
@@ -107,9 +105,7 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
         X = values = np.ascontiguousarray(X)
     _check_values(X, values, where, signed=signed)
     largest = max(float(values.max()), -float(values.min())) if values.size else 0.0
-    narrow = largest == 0 or 1 / NARROW <= largest <= NARROW
-    X = X if narrow or values.dtype == np.float64 else X.astype(np.float64)
-    return check_size(X, largest, where)
+    return check_size(wide(X, largest), largest, where)
 
 
 def canonical(X: Data) -> Data:

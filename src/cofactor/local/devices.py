@@ -13,8 +13,8 @@ from cofactor.local import arrays
 from cofactor.local.placed import Placed
 from cofactor.local.resident import Resident, resident, resident_sparse
 from cofactor.local.streamed import Streamed
-from cofactor.local.tensors import numpy_type, torch
-from cofactor.types import CofactorError, Data, DataError
+from cofactor.local.tensors import numbers, stored_type, torch
+from cofactor.types import Array, CofactorError, Data, DataError
 
 KINDS = ("real", "blocks", "boolean")
 """Kinds of data whose methods run on a device; ratings, clusters and gaps have kernels of their own for the CPU."""
@@ -51,6 +51,10 @@ def find(device: Any) -> Any:
         ) from None
     except RuntimeError as error:
         raise CofactorError(f"device: expected 'cuda', 'cuda:1' or 'cpu', found {device!r} ({error}).") from None
+    if found.type not in ("cuda", "cpu"):
+        raise CofactorError(
+            f"device: expected 'cuda', 'cuda:1' or 'cpu', found {str(found)!r}, which is not supported."
+        )
     if found.type == "cuda":
         seen = torch().cuda.device_count()
         if not torch().cuda.is_available() or (found.index or 0) >= seen:
@@ -76,13 +80,21 @@ def place(X: Data, device: Any) -> Data:
     if arrays.is_held(X):
         X = arrays.row_block(X, slice(0, X.shape[0]))
     if sparse.issparse(X):
+        X = arrays.canonical(X)
         return resident_sparse(X if X.dtype in (np.float32, np.float64) else X.astype(_working(X.dtype)), where)
     if not is_tensor(X):
-        X = np.asarray(X)
+        X = _native(np.asarray(X))
     if X.ndim != 2 or 0 in X.shape:
         raise DataError(f"expected a matrix (rows x features) with numbers in it, found shape {tuple(X.shape)}.")
-    dtype = _working(numpy_type(X.dtype) if is_tensor(X) else X.dtype)
-    return _dense(X, where, dtype)
+    if is_tensor(X) and X.layout != torch().strided:
+        return place(_in_rows(X), where)
+    return _dense(X, where, _working(stored_type(X.dtype) if is_tensor(X) else X.dtype))
+
+
+def _native(X: Array) -> Array:
+    """Return an array of a type that torch knows: bytes in the order of this machine, at most eight of them."""
+    strange = X.dtype.kind == "f" and X.dtype.itemsize > 8
+    return X.astype(_working(X.dtype)) if strange or not X.dtype.isnative else X
 
 
 def _working(stored: np.dtype[Any]) -> np.dtype[Any]:
@@ -147,7 +159,7 @@ def are_tensors(Xs: Any) -> bool:
 
 def plain(a: Any) -> Any:
     """Return a tensor or an array on a device as an array in memory; anything else as it is."""
-    return a.detach().cpu().numpy() if is_tensor(a) else np.asarray(a) if isinstance(a, Placed) else a
+    return numbers(a.detach().cpu()) if is_tensor(a) else np.asarray(a) if isinstance(a, Placed) else a
 
 
 def settled(X: Any, *, here: bool = False) -> Any:
@@ -160,11 +172,24 @@ def settled(X: Any, *, here: bool = False) -> Any:
         return [settled(x, here=here) for x in X]
     if not is_tensor(X):
         return X
-    found = X.detach()
-    if found.layout != torch().strided:
-        found = found.to_dense()
-    found = found.cpu() if here else found
-    return found.numpy() if found.device.type == "cpu" else place(found, found.device)
+    found, where = X.detach(), find(X.device)
+    if found.layout != torch().strided and found.ndim == 2:
+        there = _in_rows(found)
+        return there if here or where.type == "cpu" else place(there, where)
+    found = (found.cpu() if here else found).to_dense()
+    return numbers(found) if found.device.type == "cpu" else place(found, where)
+
+
+def _in_rows(X: Any) -> Data:
+    """Return a sparse tensor as a scipy matrix in memory: what is zero in it stays away."""
+    X = X.cpu()
+    if X.layout in (torch().sparse_csr, torch().sparse_csc):
+        first, made = X.layout == torch().sparse_csr, (sparse.csr_matrix, sparse.csc_matrix)
+        index = (X.col_indices(), X.crow_indices()) if first else (X.row_indices(), X.ccol_indices())
+        return made[not first]((numbers(X.values()), *(part.numpy() for part in index)), shape=tuple(X.shape))
+    X = X.to_sparse_coo().coalesce()
+    rows, columns = X.indices().numpy()
+    return sparse.csr_matrix((numbers(X.values()), (rows, columns)), shape=tuple(X.shape))
 
 
 def returned(a: Any, like: Any) -> Any:

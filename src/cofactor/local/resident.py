@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from cofactor.local.admitted import check_tensors
+from cofactor.local.admitted import check_tensors, wide
 from cofactor.local.kernels import tensor_bits, tensor_counts
 from cofactor.local.placed import Placed, placed
 from cofactor.local.tensors import narrow_product, numpy_type, tensor_of, torch, torch_type
@@ -167,9 +167,8 @@ class Resident:
         return Resident(self.tensor if exact else self.tensor.to(torch_type(wanted)), wanted)
 
     def check(self, *, client: object = 0, signed: bool = False) -> Resident:
-        """Refuse NaN, infinite and negative values."""
-        check_tensors(self._blocks(), f"client {client}", signed=signed)
-        return self
+        """Return it, in double precision where squares need that; or refuse NaN, infinite and negative values."""
+        return wide(self, check_tensors(self._blocks(), f"client {client}", signed=signed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +197,8 @@ class ResidentSparse(Resident):
 
     @cached_property
     def _squares(self) -> Array:
-        return np.asarray(self._host.multiply(self._host).astype(np.float64).sum(axis=1)).ravel()
+        host = self._host.astype(np.float64, copy=False)
+        return np.asarray(host.multiply(host).sum(axis=1)).ravel()
 
     @cached_property
     def _host(self) -> Any:
@@ -232,11 +232,15 @@ class ResidentSparse(Resident):
         return self if np.dtype(dtype) == self.dtype else resident_sparse(self._host.astype(dtype), self.device)
 
     def check(self, *, client: object = 0, signed: bool = False) -> ResidentSparse:
-        """Refuse NaN, infinite and negative values."""
-        check_tensors(
-            [self.tensor.values()[None]] if self.tensor.values().numel() else [], f"client {client}", signed=signed
-        )
-        return self
+        """Return it, in double precision where squares need that; or refuse NaN, infinite and negative values."""
+        values = self.tensor.values()
+        blocks = [values[None]] if len(values) else []
+        return wide(self, check_tensors(blocks, f"client {client}", signed=signed, cell=self._cell))
+
+    def _cell(self, _: int, position: int) -> tuple[int, int]:
+        """Return row and column of a value by its position among those that are stored."""
+        row = np.searchsorted(self._host.indptr, position, side="right") - 1
+        return int(row), int(self._host.indices[position])
 
 
 def resident_sparse(X: Any, device: Any) -> ResidentSparse:

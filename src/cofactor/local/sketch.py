@@ -213,7 +213,7 @@ class Picked:
     def right(self, X: Data) -> Data:
         """Return these columns of X, scaled; where they are rows in memory, they are taken as rows."""
         scale = X.dtype.type(np.sqrt(self.n / self.d))
-        if sparse.issparse(X):
+        if not isinstance(X, np.ndarray):  # sparse, or on a device
             return X[:, self.index] * scale
         out = X.T.take(self.index, axis=0).T if X.flags.f_contiguous else X.take(self.index, axis=1)
         out *= scale

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.local.admitted import check_tensors
+from cofactor.local.admitted import check_tensors, wide
 from cofactor.local.kernels import tensor_bits
 from cofactor.local.placed import Placed, placed
 from cofactor.local.resident import Resident, block_rows, product, product_of_codes
@@ -181,7 +181,7 @@ class Streamed:
         return self if np.dtype(dtype) == self.dtype else Streamed(self.source, self.device, np.dtype(dtype))
 
     def check(self, *, client: object = 0, signed: bool = False) -> Streamed:
-        """Refuse NaN, infinite and negative values."""
+        """Return it, in double precision where squares need that; or refuse NaN, infinite and negative values."""
         with torch().cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
-            check_tensors((block for _, block in self._blocks()), f"client {client}", signed=signed)
-        return self
+            largest = check_tensors((block for _, block in self._blocks()), f"client {client}", signed=signed)
+        return wide(self, largest)

@@ -32,6 +32,18 @@ def numpy_type(dtype: Any) -> np.dtype[Any]:
 
 
 @cache
+def stored_type(dtype: Any) -> np.dtype[Any]:
+    """Return numpy's type of what tensors of a type hold: float32 of the narrow ones that numpy does not know."""
+    lacking = dtype.is_floating_point and dtype not in (torch().float16, torch().float32, torch().float64)
+    return np.dtype(np.float32) if lacking else numpy_type(dtype)
+
+
+def numbers(tensor: Any) -> Array:
+    """Return a tensor in memory as the array that shares it; of types that numpy does not know, as float32."""
+    return (tensor if not tensor.is_floating_point() else tensor.to(torch_type(stored_type(tensor.dtype)))).numpy()
+
+
+@cache
 def torch_type(dtype: Any) -> Any:
     """Return torch's type of a type of numpy."""
     return vars(torch())[np.dtype(dtype).name]

@@ -6,7 +6,7 @@ from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from cofactor.local.overlap import first_overlap
+from cofactor.local.overlap import first_overlap, known_by
 from cofactor.method import Method
 from cofactor.methods import catalog
 from cofactor.methods.auto import Choice, choose, density_of
@@ -98,7 +98,7 @@ def refuse_dealt(plan: Plan) -> None:
 def refuse_again(Xs: Any) -> None:
     """Refuse a matrix, or cells of it, that a private run is given for two clients, as a file twice: by what it is."""
     matrices = Xs if isinstance(Xs, list | tuple) else ()
-    refuse_same(list(map(id, matrices)))
+    refuse_same(list(map(known_by, matrices)))
     if (both := first_overlap(matrices)) is not None:
         raise _again("the rows", *both)
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from cofactor.data.formats.row_blocks import Source
 from cofactor.data.formats.sources import Open, StoredCSR, StoredRows
+from cofactor.data.formats.stored import Source
 from cofactor.data.formats.table import Options, Table, choose, did_you_mean, is_large, need, numbers, plain
 from cofactor.types import Array, Data, DataError
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from cofactor.data.formats.failing import rows_of
-from cofactor.data.formats.row_blocks import BLOCK_BYTES, Dense, working_dtype
+from cofactor.data.formats.row_blocks import BLOCK_BYTES, working_dtype
+from cofactor.data.formats.stored import Dense
 from cofactor.data.formats.table import Options, Table, choose, did_you_mean, need, plain, tell_beside
 from cofactor.types import Array, DataError
 

@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy import sparse
 
+from cofactor.data.formats.stored import Columns, Rows, Source, positions
 from cofactor.local import arrays
-from cofactor.local.admitted import check_size
+from cofactor.local.admitted import check_size, wide
 from cofactor.local.threads import in_turn
 from cofactor.types import Array, Data, DataError
 
 BLOCK_BYTES = 32 << 20
 """Size of a block in memory, unless told otherwise; the next one is read while one is worked on."""
-
-_NEAR = 32  # rows: reading over a gap this small costs less than opening the file again
-
-
-class Dense:
-    """What all sources of dense rows have in common."""
-
-    sparse = False
-    shape: tuple[int, int]
-
-    @property
-    def cells(self) -> float:
-        """Values of a row."""
-        return float(self.shape[1])
-
-
-class Source(Protocol):
-    """Rows on disk: how many, of which type, and a way to read some of them. Sources pickle."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and features."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the stored values."""
-        ...
-
-    @property
-    def cells(self) -> float:
-        """Stored values of an average row; fewer than the features only where rows are sparse."""
-        ...
-
-    @property
-    def sparse(self) -> bool:
-        """Whether rows are read as CSR."""
-        ...
-
-    def read(self, start: int, stop: int) -> Data:
-        """Return rows ``start:stop`` as they are stored, dense or CSR."""
-        ...
 
 
 def working_dtype(stored: np.dtype[Any]) -> np.dtype[Any]:
@@ -77,6 +36,8 @@ class RowBlocks:
 
     source: Source
     block_bytes: int = BLOCK_BYTES
+    given: np.dtype[Any] | None = None
+    """The type of every block, if that is not the one of the source's values in memory."""
 
     ndim = 2
     __array_ufunc__ = None  # an array times this must fail, not loop over objects
@@ -89,7 +50,11 @@ class RowBlocks:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of every block: float32 or float64."""
-        return working_dtype(self.source.dtype)
+        return self.given or working_dtype(self.source.dtype)
+
+    def astype(self, dtype: Any) -> RowBlocks:
+        """Return it with blocks of another type; nothing is read yet."""
+        return replace(self, given=np.dtype(dtype))
 
     @property
     def sparse(self) -> bool:
@@ -155,11 +120,11 @@ class RowBlocks:
 
     def take(self, index: Array) -> RowBlocks:
         """Return the rows at ``index`` (positions or a mask) as row blocks; nothing is read yet."""
-        return RowBlocks(_Rows(self.source, _positions(index, self.shape[0])), self.block_bytes)
+        return replace(self, source=Rows(self.source, positions(index, self.shape[0])))
 
     def columns(self, index: Array) -> RowBlocks:
         """Return the columns at ``index`` (positions or a mask) as row blocks; nothing is read yet."""
-        return RowBlocks(_Columns(self.source, _positions(index, self.shape[1])), self.block_bytes)
+        return replace(self, source=Columns(self.source, positions(index, self.shape[1])))
 
     def load(self) -> Data:
         """Return all of X in memory: a dense array or CSR."""
@@ -190,7 +155,10 @@ class RowBlocks:
         return out
 
     def check(self, *, client: object = 0, signed: bool = False) -> RowBlocks:
-        """Return self if every value is finite and, unless ``signed``, >= 0, or say where the first other one is."""
+        """Return it if every value is finite and, unless ``signed``, >= 0, or say where the first other one is.
+
+        Single precision whose squares leave its range is read as double precision from then on.
+        """
         if 0 in self.shape:
             raise DataError(f"client {client}: expected rows and features, found shape {self.shape}.")
         largest = 0.0
@@ -201,7 +169,7 @@ class RowBlocks:
             if not (np.isfinite(low) and (signed or low >= 0) and np.isfinite(high)):
                 _refuse(block, rows.start, client, signed=signed)
             largest = max(largest, float(high), -float(low))
-        return check_size(self, largest, f"client {client}")
+        return check_size(wide(self, largest), largest, f"client {client}")
 
     def _cast(self, block: Data) -> Data:
         if sparse.issparse(block):
@@ -210,74 +178,6 @@ class RowBlocks:
 
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         raise TypeError(f"Expected a matrix in memory, found row blocks {self.shape} on disk; use .load() to read all.")
-
-
-@dataclass(frozen=True, eq=False)
-class Derived:
-    """The base of sources that read another one first, all of its columns."""
-
-    inner: Source
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """As the other one says."""
-        return self.inner.dtype
-
-    @property
-    def cells(self) -> float:
-        """As the other one says: so much is read."""
-        return self.inner.cells
-
-    @property
-    def sparse(self) -> bool:
-        """As the other one says."""
-        return self.inner.sparse
-
-
-@dataclass(frozen=True, eq=False)
-class _Columns(Derived):
-    """Some columns of a source."""
-
-    index: Array
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.inner.shape[0], len(self.index)
-
-    def read(self, start: int, stop: int) -> Data:
-        return self.inner.read(start, stop)[:, self.index]
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows(Derived):
-    """Some rows of a source, in any order; near ones are read at once, no more rows than were asked for."""
-
-    index: Array
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.index), self.inner.shape[1]
-
-    def read(self, start: int, stop: int) -> Data:
-        wanted = self.index[start:stop]
-        if not len(wanted):
-            return self.inner.read(0, 0)
-        distinct, place = np.unique(wanted, return_inverse=True)
-        windows = np.unique(distinct // len(wanted), return_index=True)[1]
-        near = np.flatnonzero(np.diff(distinct) > _NEAR) + 1
-        parts = [self._span(run) for run in np.split(distinct, np.union1d(windows[1:], near))]
-        found = parts[0] if len(parts) == 1 else arrays.stack(parts)
-        return found if np.array_equal(wanted, distinct) else found[place]
-
-    def _span(self, run: Array) -> Data:
-        first, last = int(run[0]), int(run[-1])
-        span = self.inner.read(first, last + 1)
-        return span if last - first + 1 == len(run) else span[run - first]
-
-
-def _positions(index: Array, length: int) -> Array:
-    """Return positions in 0..length-1 for positions (negative ones count from the end) or a mask."""
-    return np.arange(length)[np.asarray(index, dtype=None if len(index) else np.intp)]
 
 
 def _refuse(block: Data, start: int, client: object, *, signed: bool) -> NoReturn:

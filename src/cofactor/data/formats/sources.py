@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.data.formats.failing import rows_of
-from cofactor.data.formats.row_blocks import Dense
+from cofactor.data.formats.stored import Dense
 from cofactor.types import Array, Data, DataError
 
 MAPPED_BYTES = 16 << 20

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.data.formats.row_blocks import BLOCK_BYTES, RowBlocks, Source
+from cofactor.data.formats.row_blocks import BLOCK_BYTES, RowBlocks
+from cofactor.data.formats.stored import Source
 from cofactor.types import Array, CofactorError, Data, DataError, few
 
 _NUMBERED = re.compile(r"(id|.*[_ -]id|.*Id|index|row|row[_ ]?(number|nr))", re.ASCII)  # names of columns

@@ -29,7 +29,8 @@ from cofactor.data.formats.header import (
     split_header,
     trailing,
 )
-from cofactor.data.formats.row_blocks import Dense, RowBlocks
+from cofactor.data.formats.row_blocks import RowBlocks
+from cofactor.data.formats.stored import Dense
 from cofactor.data.formats.table import Options, Table, did_you_mean, tell_beside
 from cofactor.types import Array, DataError
 
