@@ -27,7 +27,7 @@ def hals(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0.0) -> 
 def hals_anchored(F: Array, gram: Array, cross: Array, sweeps: int, weight: float) -> Array:
     """Return :func:`hals` on the same objective and ``weight/2 |F - F_0|^2``, F_0 the F that is given."""
     ridge = gram + gram.dtype.type(weight) * np.eye(len(gram), dtype=gram.dtype)
-    if isinstance(cross, Placed):
+    if isinstance(cross, Placed) or isinstance(F, Placed):
         return hals(F, ridge, cross + cross.dtype.type(weight) * F, sweeps)
     ridge, cross = (np.asarray(a, dtype=F.dtype) for a in (ridge, cross))
     return cpu.hals_sweeps(F, ridge, cross, sweeps, weight)
