@@ -25,8 +25,9 @@ LIMITS = """## Where the limits are
   from memory at 40. Where a client has 8192 dense rows or more, a block of 4 MB of them is read once for both products,
   and its codes, what is extrapolated, and their gram are made between the two, while all of it is in the caches; sums
   are of four chunks of rows, one after the other or a thread each, to the same bits. Of our own two products (CPU,
-  medians) a round took 1.10 in double precision and 1.12 in single before; it takes 1.02 to 1.04 and 1.01 to 1.05
-  beside some other processes (load 3 to 5), and 1.04 to 1.12 and 1.05 to 1.1 where they fill the last cache (8 to 11).
+  medians) a round took 1.10 in double precision and 1.12 in single before; it takes .98 and 1.02 on a machine that has
+  nothing else to do, 1.02 to 1.04 and 1.01 to 1.05 beside some other processes (load 3 to 5), and 1.04 to 1.12 and 1.05
+  to 1.1 where they fill the last cache (8 to 11).
 - Dense products are our own up to k = 128 where registers hold a line of cache (AVX-512). numpy's BLAS used shorter
   vectors on the machine of this page, whatever that machine has (`OPENBLAS_CORETYPE=SkylakeX` doubles it on large
   squares), and packs X first. GFlop/s of `X H^T` and `W^T X`, ours and BLAS, one thread: 1048 x 1000, k = 10, float32
@@ -57,9 +58,9 @@ LIMITS = """## Where the limits are
   used again, or lie on large pages, and asking for rows before they are needed changed nothing. What is divided by
   above is a read into new memory of 32 MB, which itself takes some 25 ms to be there.
 - A first fit of a new installation compiles five to thirty loops, which takes .1 to .4 s each, three fifths of it LLVM;
-  numba itself is there after .5 s. On 2000 x 300, k = 10 that is 1.5 s of the processor (2.9 when loops made arrays of
-  their own and checked shapes), later .7; `boolean-oneshot` 4.1 (9.9) and .7, ratings 1.3 (4.4) and .5. Machine code is
-  not shipped: what numba keeps is for one version of numba, of Python and one processor.
+  numba itself is there after .5 s. When loops made arrays of their own and checked shapes it was 2.9 s of the processor
+  on 2000 x 300, 9.9 for `boolean-oneshot` and 4.4 for ratings; ten clients, which took 3.2, have more loops now.
+  Machine code is not shipped: what numba keeps is for one version of numba, of Python and one processor.
 - On text the end of a fit depends on the start by some hundredths of a percent: fifteen ways to make one from singular
   vectors ended between .2 % below and .13 % above scikit-learn's error on four matrices of text, and none of them was
   below it on all four. What was not reached within 200 rounds is said to be so.
@@ -80,24 +81,32 @@ LIMITS = """## Where the limits are
   12.7 instead of 15.2 ms there, and more than that on matrices of few values a row.
 - Threads share large work in pieces of a fourth of a share, and the one that calls takes those that another has not
   begun. Equal halves, of which the slower core decides, gave 1.02 and 1.24 beside other processes (load 2.3), two
-  threads no faster than one. The tables above are of a machine that had nothing else to do; one of five runs of the
-  dense one gave .70 there, the others .55, all by halves.
+  threads no faster than one. On a machine that had nothing else to do four runs of the dense table gave .60, .57, .57
+  and .56, of the sparse one .63, .61, .60 and .61.
 - Where a sparse round of one thread goes, in ms of 47 (load 5): scattering 16, sweeps 10, gathering 11, three grams 3
-  (5 by BLAS), turning factors into another order 1 (3 number by number), the rest are passes over the two factors. On
-  two threads, with halves and grams by BLAS, 20 times in turn while nobody else was there, it took 30.5 ms in the
-  median and 28.9 at least, of 50.9 and 49.5 by scipy: .60 and .58.
+  (5 by BLAS), turning factors into another order 1 (3 number by number), the rest are passes over the two factors.
 - Dense products are shared by our threads, and BLAS has one.
 - A round on an H200 of 70000 x 784 pixels, k = 50, takes 2.4 to 2.7 ms, of which the device is busy for 1.8. The server
   looks at the loss of every round, so that only parts of a round are CUDA graphs.
 - Ten clients begin by default at one upload of what each finds alone, which saves rounds, not seconds. Whole fits of
-  ten clients over those of one, to their own ends, one thread, CPU of an idle machine, even and sorted by their
-  strongest component: digits 2.0 and 2.2 (28 ms for one; half of the 58 is the search of summaries), `cbcl_faces` 1.65
-  and 1.63, newsgroups tf-idf 1.04 and .89, counts 1.47 and 1.77, `tdt2_top30` 1.48 and 1.12, MNIST .95 and .76.
-  Small clients are stepped side by side, each with its own products, so that they are those of other engines to the
-  bit.
+  ten clients take at most 1.5 times those of one on the tables above but for `digits` (2.05 and 1.78) and, in one of
+  two runs, newsgroups counts that are sorted (1.44 and 1.67). Of the 50 ms of ten even clients of `digits`, where one
+  takes 25, 13 are the search of summaries (4 of one), 5 their own factorizations (2), 15 products, sweeps and sums of
+  44 rounds (9 of 38), the rest what an engine and a server do with ten messages. Small clients are stepped side by
+  side, each with its own products, so that they are those of other engines to the bit.
+- Restarts on summaries went on one by one, and half of their time was waiting for the last step of a sweep. Eight side
+  by side, one in each lane of a register, took `digits` from 64 to 54 ms (one client 29 to 26).
+- Three rounds at the data of one client say as much of its singular vectors as four, if all directions that they saw
+  count (a Krylov space): on 44 cases fits ended as low on average and took .95 of the time. But of the tables above two
+  then missed scikit-learn's error, by .014 % (tf-idf) and .1 % (`fashion_mnist`), and four rounds stayed.
+- New pages for arrays of each round took up to a fifth of fits of wide or sparse data, until the allocator was shown a
+  large array first, and kept what was freed.
 - A round takes .2 to .5 ms where there is little to multiply, most of it in Python; an iteration of scikit-learn's
-  loop takes .02 to .08 there. Of the data above it is sooner at its final error only on `gene_all_aml`: 8.2 ms, where
-  one client takes 10.0 (ten fits under one clock).
+  loop takes .02 to .08 there. Of the data above it is sooner at its final error on the two smallest sets:
+  `gene_all_aml` 9.2 ms, where one client takes 12.0, and `tcga_breast_mrna` 6.1 and 6.4 (medians of twelve fits in
+  turn; the tables above are of three, in caches that other work has filled).
+- `implicit` takes .6 of the time of `exact-als` for an iteration: it ends each row after three steps of conjugate
+  gradients, where ours solves it, and weighs entries that were not observed, which cost it nothing.
 """
 GROWTH = """## Growth
 

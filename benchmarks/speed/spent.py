@@ -11,7 +11,7 @@ import peers
 from cofactor import FederatedNMF
 from cofactor.engines.inline import Inline
 from cofactor.local import arrays
-from cofactor.local.kernels import descent
+from cofactor.local.kernels import descent, one_pass
 from cofactor.local.space import NonNegative
 from cofactor.methods.one_shot import OneShot, Summarized
 from cofactor.methods.spanned import Spanned
@@ -20,10 +20,11 @@ from cofactor.methods.summed import Summed
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "checks of the data": [(arrays, "check"), (arrays, "row_squares")],
     "products with the data": [(arrays, "times_factor"), (arrays, "times_codes")],
-    "sweeps": [(descent, "hals")],
+    "sweeps, and what they are extrapolated to": [(descent, name) for name in ("hals", "hals_ahead", "extrapolate")],
+    "both in one pass over the rows": [(one_pass, "improve")],
     "start, the rest of it": [(of, name) for of in (Spanned, OneShot) for name in ("step", "aggregate")]
     + [(Summarized, "aggregate")],
-    "clients, the rest of rounds": [(Summed, "join"), (Summed, "step")],
+    "clients, the rest of rounds": [(Summed, name) for name in ("join", "step", "steps")],
     "server, the rest of rounds": [(Summed, "aggregate")],
     "final codes, the rest": [(NonNegative, "refit")],
 }
