@@ -51,7 +51,8 @@ LIMITS = """## Where the limits are
   both products (4 MB take a tenth longer, 12 MB a quarter on one thread). Two threads read no faster than memory
   allows (4 GB: .137 s by one, .095 by two). Of a file of 4 GB a round of two threads took 1.01 of reading it once by
   one at k = 2, 1.07 at k = 5, and 1.34 to 1.66 at k = 10, where reading itself took .16 to .21 s; of 1 GB 1.02 to 1.06
-  at k = 10. With BLAS in the place of own kernels, in blocks of 4 MB, it had been 2.1 to 3.3.
+  at k = 10. In three runs of a later day, when reading took .26 to .29 s, it was 1.25, 1.28 and 1.37; .91 to .94 of 1
+  GB. With BLAS in the place of own kernels, in blocks of 4 MB, it had been 2.1 to 3.3.
 - Of a gigabyte, at k = 10 on one thread and beside other work, reading took 35 ms of the processor, products 57, sweeps
   and grams 14, and copies of the state 7 (.1 s of 4 GB), which are no more. A mapped file was slower: 100 to 135 ms for
   what reads and products did in 95, since what is read is then in a cache and what is mapped is not. Buffers that are
