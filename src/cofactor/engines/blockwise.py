@@ -56,15 +56,13 @@ class Whole:
 
     def _put(self, name: str, a: Array, rows: slice) -> None:
         if name not in self._found:
-            kept = (old for old in self._before if _is_part(a, old[rows]))
-            room = next(kept, None)
-            self._found[name] = np.empty((self._rows, *a.shape[1:]), a.dtype) if room is None else room
+            whole = next((old for old in self._before if _is_part(a, old[rows])), None)
+            self._found[name] = np.empty((self._rows, *a.shape[1:]), a.dtype) if whole is None else whole
         out = self._found[name]
         if _is_part(a, out[rows]):
             return
-        if out.dtype != a.dtype or any(
-            out is old for old in self._before
-        ):  # blocks before this one were of another kind
+        kept = any(out is old for old in self._before)
+        if kept or out.dtype != a.dtype:  # blocks before this one were of another kind
             self._found[name] = out = out.astype(np.result_type(out, a))
         out[rows] = a
 

@@ -221,9 +221,8 @@ def _loss(S: Drawn | None, squares: Array, seen: Data, stats: Stats, F: Array) -
     if S is None:
         return max(0.5 * float(squares.sum()) + gain(stats, F), 0.0)
     square = float(squares[S.index].sum()) * S.n / S.d if isinstance(S, Picked) else arrays.square(seen)
-    gained = 0.5 * np.vdot(stats.gram, arrays.gram(F)) - np.vdot(
-        stats.cross, F
-    )  # a sketch errs by more than its precision
+    # plain products: a sketch errs by more than their precision
+    gained = 0.5 * np.vdot(stats.gram, arrays.gram(F)) - np.vdot(stats.cross, F)
     return max(0.5 * square + float(gained), 0.0)
 
 
