@@ -176,8 +176,9 @@ def row_squares(X: Data) -> Array:
     if is_held(X):
         return X.row_squares()
     if sparse.issparse(X):
-        X = X.astype(np.float64, copy=False)  # before they are squared: as exact as of dense rows
-        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        squares = np.square(X.data[: X.nnz], dtype=np.float64)
+        of_rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)) if X.format == "csr" else X.indices[: X.nnz]
+        return np.bincount(of_rows, squares, X.shape[0])
     return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 

@@ -25,6 +25,12 @@ def has_long_vectors() -> bool:
     return bool(binding.get_host_cpu_features().get("avx512f", False))
 
 
+@cache
+def has_masks() -> bool:
+    """Whether part of a register is loaded and stored at once here; elsewhere that is a branch for every number."""
+    return has_long_vectors() or bool(binding.get_host_cpu_features().get("avx2", False))
+
+
 def in_lines(B: Array) -> Array:
     """Return B with rows that begin and end with a line of cache: as long as before or a little longer."""
     (n, k), per_line = B.shape, LINE // B.itemsize
@@ -73,6 +79,39 @@ class Lines:
     def store(self, line: Any, place: Any) -> None:
         """Put a line there."""
         self.builder.store(line, self.builder.inttoptr(place, self.kind.as_pointer())).align = self.size
+
+    def first(self, count: Any) -> Any:
+        """Return which numbers of a line are among the first ``count``."""
+        word = ir.IntType(32)
+        places = ir.Constant(ir.VectorType(word, self.kind.count), list(range(self.kind.count)))
+        nothing, same = ir.Constant(places.type, ir.Undefined), ir.Constant(places.type, [0] * self.kind.count)
+        known = self.builder.insert_element(nothing, self.builder.trunc(count, word), word(0))
+        return self.builder.icmp_signed("<", places, self.builder.shuffle_vector(known, nothing, same))
+
+    def load_some(self, place: Any, there: Any) -> Any:
+        """Return the numbers of a line that are ``there``, and zeros: what else is at the address is not touched."""
+        at, size = self.builder.inttoptr(place, self.kind.as_pointer()), ir.IntType(32)(self.size)
+        load = self._masked("load", self.kind, [at.type, size.type, there.type, self.kind])
+        return self.builder.call(load, [at, size, there, self.zero])
+
+    def store_some(self, line: Any, place: Any, there: Any) -> None:
+        """Put the numbers of a line there that are to be."""
+        at, size = self.builder.inttoptr(place, self.kind.as_pointer()), ir.IntType(32)(self.size)
+        store = self._masked("store", ir.VoidType(), [self.kind, at.type, size.type, there.type])
+        self.builder.call(store, [line, at, size, there])
+
+    def _masked(self, does: str, returns: Any, takes: list[Any]) -> Any:
+        of = f"v{self.kind.count}f{8 * self.size}"
+        name, kind = f"llvm.masked.{does}.{of}.p0{of}", ir.FunctionType(returns, takes)
+        return cgutils.get_or_insert_function(self.builder.module, kind, name)
+
+    def ask(self, place: Any) -> None:
+        """Ask for what is at an address, to write there, and do not wait for it."""
+        word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        prefetch = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        # to write, kept in all caches, data
+        self.builder.call(prefetch, [self.builder.inttoptr(place, byte), word(1), word(3), word(1)])
 
     def plus(self, line: Any, x: Any, other: Any) -> Any:
         """``line + x other``, rounded once."""

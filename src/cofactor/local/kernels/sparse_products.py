@@ -17,10 +17,8 @@ from cofactor.types import Array, Data
 
 SAMPLE = 1 << 10
 """Stored values by which rows that are scattered to are shared evenly."""
-NARROW = 16
-"""Products with fewer columns are scattered by scipy: vector instructions do not pay there."""
-
-
+READ_OFTEN = 32
+"""Stored values for each row of a dense matrix from which on they gain more by whole lines than these cost."""
 TOY = 1 << 12
 """Multiplications that scipy has done before numba would be imported."""
 
@@ -30,40 +28,43 @@ def times(X: Data, B: Array) -> Array:
     B = B.astype(X.dtype, copy=False)
     if X.nnz * B.shape[1] <= TOY:
         return X @ by_rows(B)
-    along = (X.indptr, X.indices, X.data)
-    if X.format == "csr":
-        return _gather(along, B, X.shape[0])
-    B = by_rows(B)
-    return X @ B if B.shape[1] < NARROW else _scatter(along, B, X.shape[0], X.has_sorted_indices)
+    return _gathered(X, B, X.shape[0]) if X.format == "csr" else _scattered(X, B, X.shape[0])
 
 
 def transpose_times(X: Data, B: Array) -> Array:
     """``X^T B`` (m x k) for X in CSR or CSC (n x m) and a dense B (n x k); X is not turned."""
-    turned = X.T
-    turned.has_sorted_indices = X.has_sorted_indices  # which X remembers
-    return times(turned, B)
+    B = B.astype(X.dtype, copy=False)
+    if X.nnz * B.shape[1] <= TOY:
+        return X.T @ by_rows(B)
+    return _gathered(X, B, X.shape[1]) if X.format == "csc" else _scattered(X, B, X.shape[1])
 
 
-def _gather(along: tuple[Array, Array, Array], B: Array, n: int) -> Array:
-    from cofactor.local.kernels.lines import in_lines
-    from cofactor.local.kernels.scattered import gather_rows
+def _gathered(X: Data, B: Array, n: int) -> Array:
+    """Return the product whose n rows are gathered: what is stored goes along them."""
+    from cofactor.local.kernels.lines import has_masks, in_lines
+    from cofactor.local.kernels.scattered import gather_numbers, gather_rows
 
-    out, lined = np.empty((n, B.shape[1]), B.dtype), in_lines(B)
-    pieces = worth(along[2].size * B.shape[1])
+    gather = gather_rows if has_masks() else gather_numbers
+    B, out = (in_lines if X.nnz > READ_OFTEN * B.shape[0] else by_rows)(B), np.empty((n, B.shape[1]), B.dtype)
+    pieces = worth(X.nnz * out.shape[1])
     pieces *= PIECES if pieces > 1 else 1
-    cuts = np.searchsorted(along[0], np.linspace(0, along[2].size, pieces + 1)[1:-1]).tolist()
-    _share(lambda rows: gather_rows(*along, lined, out, np.empty_like(lined[:1]), *rows), [0, *cuts, n])
+    cuts = np.searchsorted(X.indptr, np.linspace(0, X.nnz, pieces + 1)[1:-1]).tolist()
+    _share(lambda rows: gather(X.indptr, X.indices, X.data, B, out, *rows), [0, *cuts, n])
     return out
 
 
-def _scatter(along: tuple[Array, Array, Array], B: Array, n: int, in_order: bool) -> Array:
-    from cofactor.local.kernels.scattered import scatter_rows
+def _scattered(X: Data, B: Array, n: int) -> Array:
+    """Return the product to whose n rows is scattered: what is stored goes across them."""
+    from cofactor.local.kernels.lines import has_masks
+    from cofactor.local.kernels.scattered import scatter_numbers, scatter_rows
 
-    out = np.zeros((n, B.shape[1]), B.dtype)
-    pieces = worth(along[2].size * B.shape[1]) if in_order else 1
-    drawn = np.sort(along[1][:: -(-along[1].size // SAMPLE)]) if pieces > 1 else along[1][:0]
+    scatter = scatter_rows if has_masks() else scatter_numbers
+    B, out = by_rows(B), np.zeros((n, B.shape[1]), B.dtype)
+    pieces = worth(X.nnz * out.shape[1])
+    pieces = pieces if pieces > 1 and X.has_sorted_indices else 1
+    drawn = np.sort(X.indices[:: -(-X.nnz // SAMPLE)]) if pieces > 1 else X.indices[:0]
     cuts = [int(drawn[i * len(drawn) // pieces]) for i in range(1, pieces)]
-    _share(lambda rows: scatter_rows(*along, B, out, *rows), [0, *cuts, n])
+    _share(lambda rows: scatter(X.indptr, X.indices, X.data, B, out, *rows), [0, *cuts, n])
     return out
 
 
