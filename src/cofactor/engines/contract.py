@@ -21,14 +21,18 @@ from cofactor.types import Array, ClientError, Data, Message, Shared
 
 def message_bytes(message: Message) -> int:
     """Bytes on the wire, of one client: the arrays and eight for the weight."""
-    dtypes = message.dtypes
-    sizes = (np.size(a) * np.dtype(dtypes[n]).itemsize if n in dtypes else _bytes(a) for n, a in message.arrays.items())
-    return sum(sizes) + 8
+    dtypes, arrays = message.dtypes, message.arrays
+    if not dtypes:
+        return sum(map(_bytes, arrays.values())) + 8
+    return sum(np.size(a) * np.dtype(dtypes[n]).itemsize if n in dtypes else _bytes(a) for n, a in arrays.items()) + 8
+
+
+_SIZED = (np.ndarray, np.generic)
 
 
 def _bytes(a: Any) -> int:
     """Bytes of an array, or of a number of Python, which are eight."""
-    return a.nbytes if isinstance(a, np.ndarray | np.generic) else np.size(a) * np.result_type(a).itemsize
+    return a.nbytes if isinstance(a, _SIZED) else np.size(a) * np.result_type(a).itemsize
 
 
 def shared_bytes(shared: Shared) -> int:
@@ -243,7 +247,11 @@ def _wrong(message: Message, schema: dict[str, tuple[int, ...]]) -> str | None:
 
 
 def _is_finite(a: Any) -> bool:
-    """Whether all numbers are finite: a sum of squares that is says so at once, or large ones are looked at."""
+    """Whether all numbers are finite: a sum of squares that is says so at once, or large ones are looked at.
+
+    They are taken as they lie in memory: another order would be a copy.
+    """
+    a = a.T if isinstance(a, np.ndarray) and a.flags.f_contiguous else a
     return math.isfinite(np.vdot(a, a)) or bool(np.isfinite(a).all())
 
 

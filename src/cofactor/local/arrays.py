@@ -8,7 +8,7 @@ methods of the same names.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy import sparse
@@ -152,6 +152,15 @@ def times_factor(X: Data, H: Array) -> Array:
     if is_held(X):
         return X.times_factor(H)
     return sparse_products.times(X, H.T) if sparse.issparse(X) else dense_products.times_factor(X, H)
+
+
+def times_factor_each(Xs: Iterable[Data], H: Array) -> Iterator[Array]:
+    """Yield ``X H^T`` of every X; H is put in the order in which sparse products read it once for all of them."""
+    turned: Array | None = None
+    for X in Xs:
+        if sparse.issparse(X) and turned is None:
+            turned = by_rows(H.T).T
+        yield times_factor(X, turned if turned is not None and sparse.issparse(X) else H)
 
 
 def times_codes(X: Data, W: Array) -> Array:

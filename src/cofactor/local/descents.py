@@ -18,8 +18,8 @@ TOL = 1e-5
 """A descent is over when an iteration takes less than this part off what is missed."""
 FIRST, SWEEPS = 6, 3
 """Sweeps of the first codes, and of every half of an iteration."""
-BESIDE = 8
-"""Runs that go on as one, at most: as many as a line of cache has numbers."""
+BESIDE = 32
+"""Runs that go on as one, at most: more than the starts of a search are, and no more memory than a few of them take."""
 
 
 class Found(NamedTuple):
@@ -45,13 +45,13 @@ class Descents:
 
     def __init__(self, union: Stacked, F: Array, C: Array | None = None) -> None:
         self.union, self.F = union, F
-        self.C = np.zeros((len(F), *union.factors.shape[:2], F.shape[2])) if C is None else C
+        self.C = np.zeros((len(F), *union.factors.shape[:2], F.shape[2]), F.dtype) if C is None else C
         self.loss, self.settled = np.full(len(F), np.inf), np.zeros(len(F), bool)
 
     @classmethod
     def of(cls, union: Stacked, factors: Sequence[Array]) -> Descents:
         """Return runs that begin at these H (k x m)."""
-        return cls(union, np.stack([H.T for H in factors]).astype(np.float64, order="C"))
+        return cls(union, np.stack([H.T for H in factors]).astype(union.rows.dtype, order="C"))
 
     @classmethod
     def joined(cls, parts: Sequence[Descents]) -> Descents:
@@ -106,7 +106,8 @@ class Descents:
         cross = grams @ (self.union.rows @ self.F).reshape(self.C.shape)
         cpu.hals_metric(self.C, grams, seen, cross, sweeps)
         gram, weighed = self._statistics()
-        explained = np.einsum("xkl,xkl->x", gram, seen) - 2 * np.einsum("xcrk,xcrk->x", self.C, cross)
+        cost, gain = np.einsum("xkl,xkl->x", gram, seen), np.einsum("xcrk,xcrk->x", self.C, cross, dtype=np.float64)
+        explained = cost - 2 * gain
         return self.union.square + explained, gram, weighed
 
     def _statistics(self) -> tuple[Array, Array]:
@@ -119,8 +120,13 @@ class Descents:
         """Return the same on all columns of a union of which this one has seen those at ``index``."""
         F = np.zeros((len(self.F), union.rows.shape[1], self.F.shape[2]))
         F[:, index] = self.F
-        gram, weighed = self._statistics()
-        return Descents(union, cpu.hals_runs(F, gram, union.rows.T @ weighed, SWEEPS), self.C)
+        whole = self.on(union)
+        gram, weighed = whole._statistics()
+        return Descents(union, cpu.hals_runs(F, gram, union.rows.T @ weighed, SWEEPS), whole.C)
+
+    def on(self, union: Stacked) -> Descents:
+        """Return the same on a union whose summaries are those of this one, in its precision and at its scale."""
+        return Descents(union, *(A.astype(union.rows.dtype, copy=False) for A in (self.F, self.C)))
 
     def freed(self, count: int, rng: np.random.Generator) -> Descents:
         """Return the same on drawn rows, whose codes need not be ``V_j C`` any more."""

@@ -110,8 +110,8 @@ def improve_together(
     """
     ends, H = np.cumsum([X.shape[0] for X in data]).tolist(), factor.astype(codes.dtype, copy=False)
     parts, cross = [slice(*pair) for pair in pairwise([0, *ends])], np.empty_like(codes)
-    for X, part in zip(data, parts, strict=True):
-        cross[part] = arrays.times_factor(X, H)
+    for part, along in zip(parts, arrays.times_factor_each(data, H), strict=True):
+        cross[part] = along
     stats, first = Stats(arrays.gram(H.T), cross), bool(fresh.any())
     new = update(_first_codes(codes, stats, fresh, UNPENALIZED) if first else codes, stats, t, codes)
     y = descent.extrapolate(new, np.where(fresh[:, None], new, codes) if first else codes, momentum)

@@ -28,7 +28,7 @@ class Stacked:
     def __init__(self, factors: Array, grams: Array, rest: float = 0.0) -> None:
         self.factors, self.grams, self.rest = factors, grams, rest
         self.rows = factors.reshape(-1, factors.shape[2])
-        self.square = float(np.einsum("crs,crs->", grams, factors @ factors.transpose(0, 2, 1)))
+        self.square = float(np.einsum("crs,crs->", grams, factors @ factors.transpose(0, 2, 1), dtype=np.float64))
 
     @property
     def alive(self) -> Array:
@@ -44,6 +44,13 @@ class Stacked:
         """Return some columns; what the others hold is beyond them, and so part of the rest."""
         part = Stacked(np.ascontiguousarray(self.factors[:, :, index]), self.grams)
         part.rest = self.rest + self.square - part.square
+        return part
+
+    def light(self) -> Stacked:
+        """Return the same in single precision, codes scaled so that their squares add up to 1: no factor is another."""
+        size = float(np.einsum("crr->", self.grams))
+        part = Stacked(self.factors.astype(np.float32), (self.grams / size).astype(np.float32))
+        part.rest = self.rest / size
         return part
 
     def drawn(self, count: int, rng: np.random.Generator) -> tuple[Stacked, Array]:

@@ -64,10 +64,10 @@ def search(
 ) -> Found:
     """Return the best descent, after up to ``iterations`` on all columns, and the restarts that are as good.
 
-    Without any it is a start for rounds on all rows, which cost less than iterations on all clients, and do more. A
-    few more iterations follow on ``drawn`` rows for each component of a summary; 0 keeps to codes ``W_j C`` with
-    C >= 0. With ``renews`` components of the best one may begin anew: not where seeds are to show how sure a minimum
-    is. A union of no more components than the rank is its own factor.
+    Without any it is a start for rounds on all rows, which cost less than iterations on all clients, and do more; for
+    that single precision does. A few more iterations follow on ``drawn`` rows for each component of a summary; 0 keeps
+    to codes ``W_j C`` with C >= 0. With ``renews`` components of the best one may begin anew: not where seeds are to
+    show how sure a minimum is. A union of no more components than the rank is its own factor.
     """
     union = stacked(summaries)
     rng, m, alive = np.random.default_rng(seed), union.rows.shape[1], union.alive
@@ -82,11 +82,12 @@ def search(
         wide = m > 2 * WIDE
         index = union.widest(WIDE) if wide else np.arange(m)
         seen = union.columns(index) if wide else union
+        seen = seen if iterations else seen.light()
         reduced = _reduced(seen, rank, rng)
         found = _advanced(_finalists(reduced, rank, rng, restarts), SETTLING if iterations else BRIEFLY)
         best, found = _on_all(seen, found, iterations, renews=renews)
         runs = _as_good(found)
-        best = best.spread(union, index) if wide else best
+        best = best.spread(union, index) if wide else best.on(union)
         best.settled[:] = False
         best.advance(iterations)
         return (best.freed(drawn, rng).advance(FREE) if drawn else best).found(runs)
@@ -145,7 +146,8 @@ def _reduced(union: Stacked, rank: int, rng: np.random.Generator) -> Stacked:
 
 def _finalists(union: Stacked, rank: int, rng: np.random.Generator, restarts: int) -> Descents:
     """Let restarts go a short way, keep the better half, and again."""
-    runs = Descents.of(union, [_start(union, rank, rng, i) for i in range(restarts)])
+    weight = np.sqrt(np.einsum("crr->cr", union.grams)).ravel() * np.linalg.norm(union.rows, axis=1)
+    runs = Descents.of(union, [_start(union, weight, rank, rng, i) for i in range(restarts)])
     while True:
         runs = _advanced(runs, SHORT)
         if len(runs.F) <= FINALISTS:
@@ -159,12 +161,11 @@ def _advanced(runs: Descents, iterations: int) -> Descents:
     return whole.some(np.argsort(whole.loss, kind="stable"))
 
 
-def _start(union: Stacked, rank: int, rng: np.random.Generator, number: int) -> Array:
-    """Return a random factor, or (every second time) rows of the summaries, drawn by their energy."""
+def _start(union: Stacked, weight: Array, rank: int, rng: np.random.Generator, number: int) -> Array:
+    """Return a random factor, or (every second time) rows of the summaries, drawn by their ``weight``."""
     m = union.rows.shape[1]
     if number % 2 == 0:
         return random_factor(rank, m, rng)
-    weight = np.sqrt(np.einsum("crr->cr", union.grams)).ravel() * np.linalg.norm(union.rows, axis=1)
     count = min(rank, int(np.count_nonzero(weight)))
     rows = union.rows[rng.choice(len(weight), count, replace=False, p=weight / weight.sum())]
     return np.vstack([rows, random_factor(rank - count, m, rng)])

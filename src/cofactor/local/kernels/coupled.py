@@ -1,6 +1,6 @@
-"""Coordinate descent on many small problems whose rows are coupled: eight of them side by side, one in each lane.
+"""Coordinate descent on many small problems whose rows are coupled: a line of them side by side, one in each lane.
 
-A step of one problem waits for the step before it; steps of eight problems in a line take as long as one. The file is
+A step of one problem waits for the step before it; steps of as many as there are lanes take as long as one. The file is
 imported by the first problem that is no toy, since numba has to be there.
 """
 
@@ -17,9 +17,7 @@ from cofactor.local.kernels.compiled import compiled, inner
 from cofactor.local.kernels.lines import LINE, Lines, place, room
 from cofactor.types import Array
 
-LANES = LINE // 8
-"""Problems in a line."""
-TINY = float(np.finfo(np.float64).tiny)
+TINY = {np.dtype(kind): float(np.finfo(kind).tiny) for kind in (np.float32, np.float64)}
 """Numbers below it have no inverse."""
 
 
@@ -139,18 +137,17 @@ def metric(C: Array, grams: Array, gram: Array, cross: Array, sweeps: int) -> No
     """See :func:`cofactor.local.kernels.cpu.hals_metric`."""
     _, c, r, k = C.shape
     rows, width = (r + 3) // 4 * 4, (k + 3) // 4 * 4
-    lines = _lanes(3 * rows + width + 6, width)
-    G, scale = _lanes(rows, rows), _lanes(rows + 3, 1)
+    lines = _lanes(3 * rows + width + 6, width, C.dtype)
+    G, scale = _lanes(rows, rows, C.dtype), _lanes(rows + 3, 1, C.dtype)
     scale[rows], scale[rows + 1] = 1, -1
-    for first in range(0, len(C) * c, LANES):
-        _solve_lanes(
-            C, grams, gram, cross, sweeps, first, lines, lines[rows:], lines[2 * rows :], lines[3 * rows :], G, scale
-        )
+    parts = lines, lines[rows:], lines[2 * rows :], lines[3 * rows :]
+    for first in range(0, len(C) * c, LINE // C.itemsize):
+        _solve_lanes(C, grams, gram, cross, sweeps, first, *parts, G, scale, TINY[C.dtype])
 
 
-def _lanes(n: int, k: int) -> Array:
+def _lanes(n: int, k: int, dtype: np.dtype[Any]) -> Array:
     """Return n rows of k lines of zeros; an odd number of lines keeps those of a column in other sets of the cache."""
-    out = room(n, (k | 1) * LANES, np.dtype(np.float64))
+    out = room(n, (k | 1) * (LINE // dtype.itemsize), dtype)
     out[:] = 0
     return out
 
@@ -169,6 +166,7 @@ def _solve_lanes(
     K: Array,
     G: Array,
     scale: Array,
+    tiny: float,
 ) -> None:
     """Take the problems from ``first`` on, (run, j) in a lane each, through all sweeps.
 
@@ -179,24 +177,25 @@ def _solve_lanes(
     runs, c, r, k = C.shape
     width = (k + 3) // 4 * 4
     rest, moved, inverse, one = width, width + 4, width + 5, scale.shape[0] - 3
-    count = min(LANES, runs * c - first)
+    lanes = LINE // C.itemsize
+    count = min(lanes, runs * c - first)
     for i in range(r):
         for lane in range(count):
             run, j = (first + lane) // c, (first + lane) % c
             own = grams[j, i, i]
-            scale[i, lane] = 1 / own if own > TINY else 0.0
+            scale[i, lane] = 1 / own if own > tiny else 0.0
             for p in range(r):
-                G[i, p * LANES + lane] = -grams[j, i, p]
+                G[i, p * lanes + lane] = -grams[j, i, p]
             for e in range(k):
-                T[i, e * LANES + lane] = C[run, j, i, e]
-                to[i, e * LANES + lane] = cross[run, j, i, e]
+                T[i, e * lanes + lane] = C[run, j, i, e]
+                to[i, e * lanes + lane] = cross[run, j, i, e]
     for e in range(k):
         for lane in range(count):
             run = (first + lane) // c
             own = gram[run, e, e]
-            K[inverse, e * LANES + lane] = 1 / own if own > TINY else 0.0
+            K[inverse, e * lanes + lane] = 1 / own if own > tiny else 0.0
             for p in range(k):
-                K[e, p * LANES + lane] = gram[run, e, p]
+                K[e, p * lanes + lane] = gram[run, e, p]
     for i in range(0, r, 4):
         for a in range(i, i + 4):
             _set_times(seen, a, scale, one + 2, 0, T, a, width)
@@ -218,4 +217,4 @@ def _solve_lanes(
         for lane in range(count):
             run, j = (first + lane) // c, (first + lane) % c
             for e in range(k):
-                C[run, j, i, e] = T[i, e * LANES + lane]
+                C[run, j, i, e] = T[i, e * lanes + lane]

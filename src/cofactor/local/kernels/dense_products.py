@@ -25,6 +25,8 @@ def times_factor(X: Array, H: Array) -> Array:
     BLAS is a fifth faster in double precision when the long side of X is the one it streams along, as
     ``(H X^T)^T``; in single precision it is the other way round.
     """
+    if X.size * len(H) < LEAST:
+        return X @ H.T if X.dtype == np.float32 else (H @ X.T).T
     if (way := own_way(X, H, len(H))) is not None:
         from cofactor.local.kernels import thin
 
@@ -34,6 +36,8 @@ def times_factor(X: Array, H: Array) -> Array:
 
 def times_codes(X: Array, W: Array) -> Array:
     """``X^T W`` (m x k), as ``(W^T X)^T``: up to a third faster by BLAS, for the same reason."""
+    if X.size * W.shape[1] < LEAST:
+        return (W.T @ X).T
     if (way := own_way(X, W, W.shape[1])) is not None:
         from cofactor.local.kernels import thin
 
