@@ -234,7 +234,7 @@ def _wrong(message: Message, schema: dict[str, tuple[int, ...]]) -> str | None:
         return f"arrays {sorted(schema)}, found {sorted(message.arrays)}"
     for name, shape in schema.items():
         sent = message.arrays[name]
-        found = np.shape(sent)
+        found = sent.shape if isinstance(sent, _SIZED) else np.shape(sent)
         if found != shape and not fits(found, shape):
             return f"{name!r} of shape {shape}, found {found}"
         if isinstance(sent, Placed):
@@ -251,6 +251,8 @@ def _is_finite(a: Any) -> bool:
 
     They are taken as they lie in memory: another order would be a copy.
     """
+    if isinstance(a, np.generic):
+        return math.isfinite(a)
     a = a.T if isinstance(a, np.ndarray) and a.flags.f_contiguous else a
     return math.isfinite(np.vdot(a, a)) or bool(np.isfinite(a).all())
 

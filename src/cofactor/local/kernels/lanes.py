@@ -118,8 +118,9 @@ def _sweep_runs(
     last: int,
 ) -> None:
     """Take one run after the other."""
+    begin = np.intp(0)  # a literal would be another type, and all be compiled again
     for run in range(first, last):
-        _sweep_lanes(out[run], F[run], gram[run], cross[run], G, inverse, T, C, pull, sweeps, 0, F.shape[1])
+        _sweep_lanes(out[run], F[run], gram[run], cross[run], G, inverse, T, C, pull, sweeps, begin, F.shape[1])
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
