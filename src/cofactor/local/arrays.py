@@ -63,9 +63,9 @@ def where(X: Data) -> str:
 
 def stored(X: Data) -> float:
     """Return how many numbers X has in memory; infinitely many where it keeps its rows elsewhere."""
-    if is_held(X):
-        return math.inf
-    return X.nnz if sparse.issparse(X) else X.shape[0] * X.shape[1]
+    if isinstance(X, np.ndarray):
+        return X.size
+    return math.inf if is_held(X) else X.nnz
 
 
 def has_dense_rows(X: Data) -> bool:
@@ -149,25 +149,25 @@ def _first(X: Data, bad: Array) -> tuple[int, int]:
 
 def times_factor(X: Data, H: Array) -> Array:
     """``X H^T`` (n x k)."""
-    if is_held(X):
-        return X.times_factor(H)
-    return sparse_products.times(X, H.T) if sparse.issparse(X) else dense_products.times_factor(X, H)
+    if isinstance(X, np.ndarray):
+        return dense_products.times_factor(X, H)
+    return X.times_factor(H) if is_held(X) else sparse_products.times(X, H.T)
 
 
 def times_factor_each(Xs: Iterable[Data], H: Array) -> Iterator[Array]:
     """Yield ``X H^T`` of every X; H is put in the order in which sparse products read it once for all of them."""
     turned: Array | None = None
     for X in Xs:
-        if sparse.issparse(X) and turned is None:
+        if turned is None and not isinstance(X, np.ndarray):
             turned = by_rows(H.T).T
-        yield times_factor(X, turned if turned is not None and sparse.issparse(X) else H)
+        yield times_factor(X, H if turned is None or isinstance(X, np.ndarray) else turned)
 
 
 def times_codes(X: Data, W: Array) -> Array:
     """``X^T W`` (m x k)."""
-    if is_held(X):
-        return X.times_codes(W)
-    return sparse_products.transpose_times(X, W) if sparse.issparse(X) else dense_products.times_codes(X, W)
+    if isinstance(X, np.ndarray):
+        return dense_products.times_codes(X, W)
+    return X.times_codes(W) if is_held(X) else sparse_products.transpose_times(X, W)
 
 
 def gram(F: Array) -> Array:
