@@ -47,7 +47,7 @@ def _gathered(X: Data, B: Array, n: int) -> Array:
     gather = gather_rows if has_masks() else gather_numbers
     B, out = (in_lines if X.nnz > READ_OFTEN * B.shape[0] else by_rows)(B), np.empty((n, B.shape[1]), B.dtype)
     pieces = worth(X.nnz * out.shape[1])
-    even = np.linspace(0, X.nnz, pieces * PIECES + 1)[1:-1] if pieces > 1 else []
+    even = np.linspace(0, X.nnz, pieces * PIECES + 1)[1:-1] if pieces > 1 else np.empty(0)
     cuts = np.searchsorted(X.indptr, even).tolist()
     _share(lambda rows: gather(X.indptr, X.indices, X.data, B, out, *rows), [0, *cuts, n])
     return out
