@@ -33,5 +33,5 @@ sys.exit("; ".join(failed) or 0)
 @pytest.mark.parametrize("module", ["lines", "lanes", "grams", "thin", "scattered", "coupled", "turning", "waiting"])
 def test_a_kernel_is_read_while_another_thread_has_read_half_of_the_compiler(module: str) -> None:
     program = [sys.executable, "-c", TWO_THREADS.replace("MODULE", module)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=60)  # unmended, some wait for ever
+    done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=60)  # or for ever
     assert done.returncode == 0, done.stderr
