@@ -121,6 +121,13 @@ def test_a_file_of_fewer_rows_than_before_is_not_filled_up(tmp_path):
     frame().to_parquet(path, row_group_size=10)
     found = blocks_of(path)
     frame()[:25].to_parquet(path, row_group_size=10)
+    for rows in (slice(20, 30), slice(30, 40)):
+        with pytest.raises(
+            DataError, match=r"x.parquet: expected the file as it was opened, found that it has changed"
+        ):
+            found.row_block(rows)
+    found = blocks_of(path)
+    object.__setattr__(found.source, "shape", (40, found.shape[1]))  # as a source that knows nothing of its file
     with pytest.raises(DataError, match=r"x.parquet: expected rows 20:30 of 40, found 5"):
         list(found.blocks())
     with pytest.raises(DataError, match="found 0"):

@@ -68,6 +68,25 @@ def test_a_line_that_is_taken_from_the_ledger_while_the_run_goes_on_is_missed(ho
     assert "lines were removed" in str(folder.verify())
 
 
+def test_rows_are_those_that_the_run_began_with_whatever_becomes_of_their_file(home: Path, tmp_path: Path) -> None:
+    """Files below 1 GiB were mapped: other values went into the rounds that followed, and a shorter file killed all."""
+    files, options = [tmp_path / "a.npy", tmp_path / "b.npy"], {"rank": 3, "rounds": 6, "tol": 0.0}
+    X = np.load(home / "all.npy")
+    for file, part in zip(files, np.array_split(X, 2), strict=True):
+        np.save(file, part)
+    config = Config([str(file) for file in files], **options)  # type: ignore[arg-type]
+
+    def change(line: Round, shared: Any) -> None:
+        values = np.memmap(files[0], np.uint8, "r+", offset=128)
+        values[: len(values) // 2] = 0
+
+    undisturbed = fit(config, tmp_path / "one")
+    same_run(undisturbed, fit(config, tmp_path / "two", callbacks=[change]))
+    with pytest.raises(CofactorError, match=r"a.npy: expected the data that the run began with"):
+        (tmp_path / "two" / "evaluation.json").unlink()
+        resume(tmp_path / "two")
+
+
 class Killed(Exception):
     """What a process that was killed does not live to raise."""
 

@@ -133,6 +133,8 @@ def read_table(path: str, config: Config, *, opens: bool | None = None) -> Table
     columns = [name for name in (config.group_by, config.label, config.row_weights, *config.left_out) if name]
     how: Any = {"layer": config.layer, "guesses": config.privacy is None, "distinct": config.features != "position"}
     table = load.read_features(path, aside=columns, opens=opens, **how)
+    if isinstance(table.X, np.memmap):  # whoever writes to the file meanwhile would change it here, or end the process
+        table = replace(table, X=np.array(table.X))
     if config.cell_weights is not None:
         table = weighing.of_cells(table, config.cell_weights)
     return harmonise.without(table, config.left_out) if config.left_out and not load.has_columns(path) else table

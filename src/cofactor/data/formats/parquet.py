@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cofactor.data.formats.failing import rows_of
+from cofactor.data.formats.failing import OnDisk
 from cofactor.data.formats.row_blocks import BLOCK_BYTES, working_dtype
 from cofactor.data.formats.stored import Dense
 from cofactor.data.formats.table import Options, Table, choose, did_you_mean, need, plain, tell_beside
@@ -45,17 +45,16 @@ def read_parquet(path: Path, options: Options) -> Table:
 
 
 @dataclass(frozen=True)
-class ParquetRows(Dense):
+class ParquetRows(OnDisk, Dense):
     """The columns ``features`` of a parquet file; missing values are NaN."""
 
-    path: Path
     features: tuple[str, ...]
     shape: tuple[int, int]
     dtype: np.dtype[Any]
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop``: of the row groups that hold some, a batch at a time until all are there."""
-        with rows_of(self.path, start, stop):
+        with self.rows(start, stop):
             return self._read(start, stop)
 
     def _read(self, start: int, stop: int) -> Array:

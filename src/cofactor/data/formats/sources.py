@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from cofactor.data.formats.failing import rows_of
+from cofactor.data.formats.failing import OnDisk
 from cofactor.data.formats.stored import Dense
 from cofactor.types import Array, Data, DataError
 
@@ -26,10 +26,9 @@ Open = Callable[[Path], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
-class NpyRows(Dense):
+class NpyRows(OnDisk, Dense):
     """The matrix of an ``.npy`` file, whose values begin at byte ``offset``, row by row or column by column."""
 
-    path: Path
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     offset: int
@@ -38,7 +37,7 @@ class NpyRows(Dense):
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop`` with plain reads: mapped pages would count as resident memory."""
         n, m = self.shape
-        with rows_of(self.path, start, stop), self.path.open("rb", buffering=0) as file:
+        with self.rows(start, stop), self.path.open("rb", buffering=0) as file:
             if not self.fortran:
                 return self._values(file, start * m, (stop - start) * m).reshape(stop - start, m)
             out = np.empty((stop - start, m), self.dtype)
@@ -47,17 +46,22 @@ class NpyRows(Dense):
             return out
 
     def read_columns(self, start: int, stop: int) -> Array:
-        """Return columns ``start:stop``; where rows are long, only the pages that hold these are read.
+        """Return columns ``start:stop``; where rows are long, only the pages that hold these are read."""
+        with self.rows(0, self.shape[0]):
+            return self._by_column(start, stop) if self.fortran else self._mapped(start, stop)
 
-        The file is mapped a part at a time: what was copied does not count as resident memory any more.
-        """
+    def _by_column(self, start: int, stop: int) -> Array:
+        n = self.shape[0]
+        out = np.empty((n, stop - start), self.dtype)
+        with self.path.open("rb", buffering=0) as file:
+            for column in range(start, stop):
+                out[:, column - start] = self._values(file, column * n, n)
+        return out
+
+    def _mapped(self, start: int, stop: int) -> Array:
+        """The file is mapped a part at a time: what was copied does not count as resident memory any more."""
         n, m = self.shape
         out = np.empty((n, stop - start), self.dtype)
-        if self.fortran:
-            with self.path.open("rb", buffering=0) as file:
-                for column in range(start, stop):
-                    out[:, column - start] = self._values(file, column * n, n)
-            return out
         row_bytes = m * self.dtype.itemsize
         step = max(1, MAPPED_BYTES // max(row_bytes, 1))
         for first in range(0, n, step):
@@ -80,10 +84,9 @@ class NpyRows(Dense):
 
 
 @dataclass(frozen=True)
-class StoredRows(Dense):
+class StoredRows(OnDisk, Dense):
     """A dense 2-D array at ``name`` in a store; chunks are read as they come."""
 
-    path: Path
     name: str
     open: Open
     shape: tuple[int, int]
@@ -91,20 +94,19 @@ class StoredRows(Dense):
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows ``start:stop``."""
-        with rows_of(self.path, start, stop), self.open(self.path) as store:
+        with self.rows(start, stop), self.open(self.path) as store:
             return np.asarray(store[self.name][start:stop])
 
     def read_columns(self, start: int, stop: int) -> Array:
         """Return columns ``start:stop``; the chunks that hold them are read."""
-        with rows_of(self.path, 0, self.shape[0]), self.open(self.path) as store:
+        with self.rows(0, self.shape[0]), self.open(self.path) as store:
             return np.asarray(store[self.name][:, start:stop])
 
 
 @dataclass(frozen=True)
-class StoredCSR:
+class StoredCSR(OnDisk):
     """A CSR matrix at ``name`` in a store: a group with ``data``, ``indices`` and ``indptr``, as anndata writes."""
 
-    path: Path
     name: str
     open: Open
     shape: tuple[int, int]
@@ -120,7 +122,7 @@ class StoredCSR:
 
     def read(self, start: int, stop: int) -> Data:
         """Return rows ``start:stop`` as CSR."""
-        with rows_of(self.path, start, stop), self.open(self.path) as store:
+        with self.rows(start, stop), self.open(self.path) as store:
             group = store[self.name]
             indptr = np.asarray(group["indptr"][start : stop + 1])
             first, last = int(indptr[0]), int(indptr[-1])

@@ -14,7 +14,7 @@ from typing import IO, NoReturn
 
 import numpy as np
 
-from cofactor.data.formats.failing import rows_of
+from cofactor.data.formats.failing import OnDisk
 from cofactor.data.formats.header import (
     LOGICAL,
     MISSING,
@@ -157,10 +157,9 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], options: Optio
 
 
 @dataclass(frozen=True)
-class TextRows(Dense):
+class TextRows(OnDisk, Dense):
     """The features of a text file: every read goes through its lines and converts no more than is asked for."""
 
-    path: Path
     layout: _Layout
     shape: tuple[int, int]
 
@@ -173,11 +172,12 @@ class TextRows(Dense):
     def read_columns(self, start: int, stop: int) -> Array:
         """Return columns ``start:stop``, in one pass."""
         features = self.layout.features[start:stop]
-        parts = TextRows(self.path, replace(self.layout, features=features), (self.shape[0], len(features)))
+        layout = replace(self.layout, features=features)
+        parts = replace(self, layout=layout, shape=(self.shape[0], len(features)))
         return parts.read(0, self.shape[0])
 
     def _parts(self, start: int, stop: int) -> Iterator[Array]:
-        with rows_of(self.path, start, stop), open_text(self.path) as file:
+        with self.rows(start, stop), open_text(self.path) as file:
             body = islice(rows(file, self.path), 0 if self.layout.names is None else 1, None)
             yield from (
                 _convert(batch, self.layout, self.path) for batch in _batches(islice(body, start, stop), self.shape[1])

@@ -1,6 +1,8 @@
 """Whole lines of cache in registers: what kernels are made of whose sums numba would load and store at every step.
 
-numba has to be there. A kernel on disk is renewed when its own file changes, not when this one does.
+numba has to be there, and is read whole, before any part of it: two threads, of which one began with a part, would each
+wait for what the other has half read, and get it so. A kernel on disk is renewed when its own file changes, not when
+this one does.
 """
 
 from __future__ import annotations
@@ -8,9 +10,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import binding, ir
-from numba.core import cgutils
 
 from cofactor.local.threads import copy_rows
 from cofactor.types import Array
@@ -103,7 +105,7 @@ class Lines:
     def _masked(self, does: str, returns: Any, takes: list[Any]) -> Any:
         of = f"v{self.kind.count}f{8 * self.size}"
         name, kind = f"llvm.masked.{does}.{of}.p0{of}", ir.FunctionType(returns, takes)
-        return cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return numba.core.cgutils.get_or_insert_function(self.builder.module, kind, name)
 
     def ask(self, place: Any) -> None:
         """Ask for what is at an address, to write there, and do not wait for it."""
@@ -120,7 +122,7 @@ class Lines:
 
     def sum(self) -> Any:
         """Return a place for a sum, which begins at zero and stays in a register."""
-        kept = cgutils.alloca_once(self.builder, self.kind)
+        kept = numba.core.cgutils.alloca_once(self.builder, self.kind)
         self.builder.store(self.zero, kept)
         return kept
 

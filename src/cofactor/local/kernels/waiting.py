@@ -12,7 +12,7 @@ import time
 from threading import Lock, Timer
 from typing import Any
 
-from numba.core import event
+import numba  # whole, as in `lines`
 
 AFTER = 2.0
 """Seconds of compiling in all, from which on it is said."""
@@ -21,7 +21,7 @@ LOG = logging.getLogger("cofactor")
 """What it says is seen unless somebody has set up logging, and then where they want it."""
 
 
-class Waiting(event.Listener):
+class Waiting(numba.core.event.Listener):
     """Hears when numba compiles (not when it finds what it compiled before), and tells it once a process."""
 
     def __init__(self) -> None:
@@ -60,4 +60,4 @@ class Waiting(event.Listener):
 
 def listen() -> None:
     """Listen from now on, in this process."""
-    event.register("numba:compile", Waiting())
+    numba.core.event.register("numba:compile", Waiting())
