@@ -50,6 +50,14 @@ def test_an_invite_holds_no_key_and_keys_are_their_owners(made):
     assert Federation.read(made.home) == made
 
 
+@pytest.mark.parametrize("name", ["../../elsewhere", "/tmp/elsewhere", "a/b", "..", "", "alice*"])
+def test_the_folder_of_a_client_is_where_it_joins_whatever_an_invite_says(made, tmp_path, name):
+    told = json.loads((made.home / "invites" / "alice.cofactor").read_text())
+    (tmp_path / "alice.cofactor").write_text(json.dumps({**told, "client": name}))
+    with pytest.raises(CofactorError, match="expected names of small letters"):
+        Invite.read(tmp_path / "alice.cofactor")
+
+
 def test_a_client_joins_once_with_a_key_that_stays(made, door, tmp_path):
     invite = invite_of(made, "alice")
     join(invite, tmp_path / "a")

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from contextlib import nullcontext
+from urllib.parse import urlsplit
 
 import pytest
 from tests.helpers.client_jobs import terms_of
@@ -54,6 +55,17 @@ def serve(folder):
     server = open_page(folder)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
+
+
+def root_of(server):
+    return urlsplit(server.url).path
+
+
+def nonce_of(server):
+    """Return what whoever sees the page sends with a click."""
+    line = http.client.HTTPConnection(*server.server_address)
+    line.request("GET", root_of(server))
+    return re.search(rb'"([A-Za-z0-9_-]{22})"', line.getresponse().read()).group(1).decode()
 
 
 def test_a_run_while_it_goes(run_folder):
@@ -134,14 +146,37 @@ def test_a_client_says_yes_by_a_click_and_only_from_its_own_page(client_home):
         assert server.server_address[0] == "127.0.0.1"
         line = http.client.HTTPConnection(*server.server_address)
         body = json.dumps({"run": "r1", "yes": True})
-        line.request("POST", "/answer", body, {"X-Cofactor": "guessed"})
+        line.request("POST", f"{root_of(server)}answer", body, {"X-Cofactor": "guessed"})
         assert line.getresponse().status == 403
         assert policy.answer_of(client_home, "r1") == ""
         line = http.client.HTTPConnection(*server.server_address)
-        line.request("GET", "/elsewhere")
+        line.request("GET", f"{root_of(server)}elsewhere")
         assert line.getresponse().status == 404
     finally:
         server.shutdown()
+
+
+def test_whoever_else_works_on_this_machine_sees_nothing_and_approves_nothing(client_home):
+    """Any user of a machine can connect to a port of localhost, saw the page there, and could say yes in the place of
+    the person who is to approve."""
+    server = serve(client_home)
+    nonce, root = nonce_of(server), root_of(server)
+    try:
+        for path in ("/", "/data", "//", root[:-1], f"/{'x' * 22}/", f"/{'x' * 22}/data"):
+            line = http.client.HTTPConnection(*server.server_address)
+            line.request("GET", path)
+            found = line.getresponse()
+            assert (found.status, found.read()) == (403, b""), path
+        for path in ("/answer", f"/{'x' * 22}/answer"):
+            line = http.client.HTTPConnection(*server.server_address)
+            line.request("POST", path, '{"run": "r1", "yes": true}', {"X-Cofactor": nonce})
+            assert line.getresponse().status == 403, path
+        assert policy.answer_of(client_home, "r1") == ""
+    finally:
+        server.shutdown()
+    other = serve(client_home)
+    assert root_of(other) != root
+    other.shutdown()
 
 
 def test_a_foreign_name_that_leads_here_is_told_nothing(client_home):
@@ -159,17 +194,18 @@ def test_a_foreign_name_that_leads_here_is_told_nothing(client_home):
             (f"127.0.0.1.evil.example:{port}", 403),
             ("", 403),
         ]:
-            for path in ("/", "/data"):
+            for path in (root_of(server), f"{root_of(server)}data"):
                 line = http.client.HTTPConnection(*server.server_address)
                 line.request("GET", path, headers={"Host": host})
                 found = line.getresponse()
                 assert (found.status, bool(found.read())) == (status, status == 200), host
         line = http.client.HTTPConnection(*server.server_address)
-        line.request("GET", "/")
-        nonce = re.search(rb'"([A-Za-z0-9_-]{22})"', line.getresponse().read()).group(1).decode()
+        nonce = nonce_of(server)
         for host, status in [(f"evil.example:{port}", 403), (f"127.0.0.1:{port}", 200)]:
             line = http.client.HTTPConnection(*server.server_address)
-            line.request("POST", "/answer", '{"run": "r1", "yes": true}', {"X-Cofactor": nonce, "Host": host})
+            line.request(
+                "POST", f"{root_of(server)}answer", '{"run": "r1", "yes": true}', {"X-Cofactor": nonce, "Host": host}
+            )
             assert line.getresponse().status == status
             assert policy.answer_of(client_home, "r1") == ("yes" if status == 200 else "")
     finally:
@@ -194,7 +230,7 @@ def test_in_a_browser(run_folder, client_home, window):
     pages = [serve(run_folder), serve(client_home)]
     try:
         with nullcontext(window) as seen:
-            seen.get(f"http://127.0.0.1:{pages[0].server_address[1]}/")
+            seen.get(pages[0].url)
             until = time.monotonic() + 60
             while "bob" not in (text := seen.find_element("tag name", "body").text):
                 assert time.monotonic() < until
@@ -203,7 +239,7 @@ def test_in_a_browser(run_folder, client_home, window):
             assert "Epsilon spent" in text
             assert not seen.find_elements("css selector", "img")
             assert seen.find_element("id", "loss").get_attribute("d").startswith("M0 ")
-            seen.get(f"http://127.0.0.1:{pages[1].server_address[1]}/")
+            seen.get(pages[1].url)
             while "Method exact" not in seen.find_element("tag name", "body").text:
                 assert time.monotonic() < until + 20
             seen.find_element("id", "yes").click()

@@ -51,6 +51,7 @@ def rows() -> Array:
 
 NEIGHBOURS: dict[str, Callable[[Array], Array]] = {
     "a row less": lambda X: X[:-1],
+    "as many rows as features": lambda X: X[:6],
     "none left": lambda X: X[:0],
     "a row of zeros": lambda X: np.vstack([X, np.zeros((1, 6))]),
     "out of range": lambda X: np.vstack([X, np.full((1, 6), 1e300)]),
@@ -63,6 +64,8 @@ NEIGHBOURS: dict[str, Callable[[Array], Array]] = {
 def write(path: Path, X: Array) -> None:
     if path.suffix == ".csv":
         path.write_text("\n".join(["a,b,c,d,e,f", *(",".join(map(repr, row)) for row in X.tolist())]) + "\n")
+    elif path.name.endswith(".named.npz"):
+        np.savez(path, X=X, genes=np.array(list("abcdef")))
     elif path.suffix == ".npz":
         sparse.save_npz(path, sparse.csr_matrix(X))
     else:
@@ -92,6 +95,7 @@ def seen(tmp_path: Path, X: Array, suffix: str, words: tuple[Any, ...]) -> dict[
 RUNS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "moments": (".npy", ("--epsilon", 1, "--delta", 1e-6)),
     "text, prepared": (".csv", ("--epsilon", 1, "--delta", 1e-6, "--prepare", "library,log1p")),
+    "named": (".named.npz", ("--epsilon", 1, "--delta", 1e-6)),
     "client": (".npz", ("--method", "fedavg", "--rounds", 2, "--epsilon", 8, "--delta", 1e-2, "--unit", "client")),
 }
 
@@ -101,7 +105,7 @@ RUNS: dict[str, tuple[str, tuple[Any, ...]]] = {
 def test_neighbours_differ_in_nothing_but_what_is_released(tmp_path: Path, kind: str) -> None:
     whole = seen(tmp_path, rows(), *RUNS[kind])
     assert {"run.toml", "manifest.json", "history.jsonl", "ledger.jsonl", "report.html", "factor.npz"} <= set(whole)
-    for name in ("a row less", "none left", "out of range"):
+    for name in ("a row less", "as many rows as features", "none left", "out of range"):
         other = seen(tmp_path, NEIGHBOURS[name](rows()), *RUNS[kind])
         assert [file for file in {**whole, **other} if whole.get(file) != other.get(file)] == [], name
 

@@ -107,7 +107,7 @@ def watch(
     from cofactor.federation.watch import open_page
 
     server = open_page(folder, port)
-    _say(f"http://127.0.0.1:{server.server_address[1]}/")
+    _say(server.url)
     server.serve_forever()
 
 

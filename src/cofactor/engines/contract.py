@@ -188,7 +188,7 @@ class Session(Protocol):
         ...
 
     def blame(self, client: int) -> bool:
-        """Hear that what a client said in a secure sum is wrong; return whether the sum may go on without it."""
+        """Hear that what a client said is wrong; return whether the round, or the secure sum, may go on without it."""
         ...
 
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:
@@ -239,18 +239,15 @@ def _wrong(message: Message, schema: dict[str, tuple[int, ...]]) -> str | None:
             return f"{name!r} of shape {shape}, found {found}"
         if isinstance(sent, Placed):
             continue  # what stays on a device is not looked at number by number: whoever merges it sees a loss of NaN
-        if not _is_finite(sent):
+        if not is_finite(sent):
             return f"finite numbers in {name!r}, found {int((~np.isfinite(sent)).sum())} NaN or infinite"
     if not (math.isfinite(message.weight) and message.weight >= 0):
         return f"a weight >= 0, found {message.weight}"
     return None
 
 
-def _is_finite(a: Any) -> bool:
-    """Whether all numbers are finite: a sum of squares that is says so at once, or large ones are looked at.
-
-    They are taken as they lie in memory: another order would be a copy.
-    """
+def is_finite(a: Any) -> bool:
+    """Whether all numbers are finite, as they lie: a finite sum of squares says so at once, or each is looked at."""
     if isinstance(a, np.generic):
         return math.isfinite(a)
     a = a.T if isinstance(a, np.ndarray) and a.flags.f_contiguous else a

@@ -69,7 +69,7 @@ class FlareSession:
     def __init__(self, engine: Flare, clients: Clients, method: Method) -> None:
         self.clients, self.method, self.read = clients, method, engine.read
         self.n_clients, self.n_features = len(clients.names), engine.n_features
-        self.counted = np.full(self.n_clients, -1)
+        self.counted = self.before = np.full(self.n_clients, -1)
         self.asked = 0
         self.unkept: set[int] = set()
         least = clients.patience.least
@@ -112,6 +112,7 @@ class FlareSession:
         others = set(range(self.n_clients)) - set(map(int, participants))
         if t in self.method.traits.stages and others:
             self.clients.ask("join", {j: {"t": t, "shared": shared} for j in sorted(others)})
+        self.asked, self.before = len(participants), self.counted.copy()
         order = {"t": t, "shared": shared, "work": work}
         found = self.clients.ask("step", {int(j): order | {"counted": int(self.counted[j])} for j in participants})
         for j, value in found.items():
@@ -151,12 +152,12 @@ class FlareSession:
             )
         found = self._step(shared, t, participants, [work.__name__, *arguments])
         self._enough(len(found), len(participants), t)
-        self.asked = len(participants)
         return [value["answer"] for value in found.values()]
 
     def blame(self, client: int) -> bool:
-        """Name the client; the sum goes on without it."""
+        """Name the client; the others go on without what it said, and its step does not count."""
         self.clients.drop(client, "reply")
+        self.counted[client] = self.before[client]
         return True
 
     def save(self, checkpoint: Checkpoint, shared: Shared, history: list[Round]) -> None:

@@ -16,6 +16,7 @@ from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.contract import Answer, Callback, Engine, Session, Watch, Work, shared_bytes
 from cofactor.engines.history import Round, draws, stage_of
 from cofactor.engines.inline import Inline
+from cofactor.engines.merging import merged
 from cofactor.engines.outcome import Run
 from cofactor.engines.over import ALONE, SURE, Over, in_order
 from cofactor.kinds import Checked
@@ -269,8 +270,8 @@ def _round(
         watch(t, answers)
     if costs is not None:
         for answer in answers:
-            paying.check_paid(answer.message, costs, client=answer.client, t=t)
-    new = session.method.aggregate(shared, [_counted(r, participants, counts) for r in answers], t)
+            paying.check_paid(answer, costs, t)
+    new, answers = merged(session, shared, answers, [_counted(r, participants, counts) for r in answers], t)
     line = Round(
         t,
         float(new.loss),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cofactor.engines.checkpoint import Checkpoint
-from cofactor.engines.contract import Rebuilt, Session
+from cofactor.engines.contract import Answer, Rebuilt, Session
 from cofactor.engines.host import Host
 from cofactor.engines.team import Team
 from cofactor.files import held
@@ -26,7 +26,7 @@ from cofactor.privacy.accountant import Ledger, spend
 from cofactor.privacy.allowance import WHOLE
 from cofactor.privacy.charges import Beside, Charges, Costs, same
 from cofactor.privacy.errors import LedgerError, PrivacyError, ReleasedError
-from cofactor.types import Array, ClientError, CofactorError, Message, Shared
+from cofactor.types import Array, ClientError, CofactorError, Shared
 
 
 def check_noise(method: Method, *, masks: bool) -> None:
@@ -82,11 +82,14 @@ def check_repeat(method: Method, t: int) -> None:
         )
 
 
-def check_paid(message: Message, declared: Costs, *, client: int, t: int) -> None:
-    """Refuse a message that has not paid what the allowance says."""
-    paid = {name: release.cost for name, release in message.cost.items()}
+def check_paid(answer: Answer, declared: Costs, t: int) -> None:
+    """Refuse a message that has not paid what the allowance says, or a sum that does not count its clients once."""
+    paid = {name: release.cost for name, release in answer.message.cost.items()}
     if paid != declared:
-        raise ClientError(f"client {client}, round {t}: expected the costs {declared}, found {paid}.")
+        raise ClientError(f"client {answer.client}, round {t}: expected the costs {declared}, found {paid}.")
+    if (weight := answer.message.weight) != len(answer.clients):
+        whose = f"client {answer.client}" if len(answer.clients) == 1 else f"{len(answer.clients)} clients"
+        raise ClientError(f"{whose}, round {t}: expected a weight of {len(answer.clients)}, found {weight:g}.")
 
 
 @contextmanager

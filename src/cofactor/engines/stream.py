@@ -19,6 +19,7 @@ import numpy as np
 
 from cofactor.engines.contract import Answer, Arrival, Callback, Streamed, Watch, shared_bytes
 from cofactor.engines.history import Round
+from cofactor.engines.merging import state_after, unmerged
 from cofactor.engines.over import WINDOW, Trail
 from cofactor.engines.speeds import ByRows, Speeds
 from cofactor.method import Method
@@ -82,7 +83,10 @@ def merge(method: Method, shared: Shared, answer: Answer, *, t: int, watch: Watc
     """Merge one answer into the state; return the new state and the line of update t, its seconds still to be told."""
     if watch:
         watch(t, [answer])
-    new = method.aggregate(shared, [answer.message], t)
+    try:
+        new = state_after(method, shared, [answer.message], t)
+    except Exception as error:
+        raise unmerged([answer.client], t, error) from error
     return new, Round(t, float(new.loss), float(new.drift), answer.nbytes, shared_bytes(new), 0.0, 1)
 
 

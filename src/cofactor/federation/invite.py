@@ -31,9 +31,8 @@ from cofactor.types import CofactorError
 
 FILE, ENROLLED = "federation.json", "enrolled.json"
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?")
-LARGEST = 1 << 14
-REACH = 10.0
-"""Seconds for a server to answer at all."""
+LARGEST, REACH = 1 << 14, 10.0
+"""Bytes of what is said at the door, and seconds for a server to answer at all."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,12 @@ class Invite:
 
     @classmethod
     def read(cls, path: Path, passphrase: str | None = None) -> Invite:
-        """Read an invite."""
+        """Read an invite; its client gives a folder its name, which must lead nowhere else."""
         if not path.exists():
             raise CofactorError(f"{path}: expected an invite of a federation, found no such file.")
-        return records.decode(cls, sealed.opened(records.read_json(path), passphrase, str(path)), path.name)
+        found = records.decode(cls, sealed.opened(records.read_json(path), passphrase, str(path)), path.name)
+        _check_name(found.client)
+        return found
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,7 @@ class Federation:
         """
         if (home / FILE).exists():
             raise CofactorError(f"{home}: already holds a federation; choose another folder.")
-        for client in clients:
-            _check_name(client)
+        list(map(_check_name, clients))
         if len(set(clients)) < len(clients) or not clients:
             raise CofactorError("clients: expected names, each one once; found none, or one twice.")
         if not (1 <= port < 65535):
@@ -150,8 +150,7 @@ class Federation:
             public = kits.public_of(pem.encode())
         except Exception:  # hostile bytes may fail in any way
             return 400, {"error": "expected a certificate signing request"}
-        print_ = hashlib.sha256(kits.der_of(public)).hexdigest()
-        known = self.enrolled()
+        print_, known = hashlib.sha256(kits.der_of(public)).hexdigest(), self.enrolled()
         if known.get(client, print_) != print_:
             return 409, {"error": "this invite was used already; ask the coordinator for a new one"}
         _save(self.home / ENROLLED, {**known, client: print_})
@@ -251,8 +250,9 @@ def _ask(invite: Invite, request: str) -> str:
             f"{where}: expected the server of this federation, found one with another certificate ({error.reason})."
         ) from error
     except OSError as error:
-        ports = [invite.port, invite.enrol_port]
-        raise unreachable(invite.host, ports, f"port {invite.enrol_port}: {error}") from error
+        raise unreachable(
+            invite.host, [invite.port, invite.enrol_port], f"port {invite.enrol_port}: {error}"
+        ) from error
     if status != 200:
         raise CofactorError(f"{where}: {found.get('error', 'refused')}.")
     return str(found["certificate"])

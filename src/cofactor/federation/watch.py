@@ -163,28 +163,35 @@ def page(nonce: str) -> bytes:
     return text.replace("STYLE", style, 1).replace("NONCE", html.escape(nonce)).encode()
 
 
-def open_page(folder: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
-    """Return a server of the page on localhost; its address is ``server_address``."""
+class Watched(http.server.ThreadingHTTPServer):
+    """The server of a page; its address holds a secret, since others may work on this machine."""
+
+    url = ""
+
+
+def open_page(folder: Path, port: int = 0) -> Watched:
+    """Return a server of the page on localhost; its address is ``url``, and nobody is told it but who asked for it."""
     contents(folder)
-    nonce = secrets.token_urlsafe(16)
+    nonce, root = secrets.token_urlsafe(16), f"/{secrets.token_urlsafe(16)}/"
 
     class Page(http.server.BaseHTTPRequestHandler):
-        """Answers this machine: the page, its data, and (at a client) the click of a person."""
+        """Answers whoever knows the address: the page, its data, and (at a client) the click of a person."""
 
         def do_GET(self) -> None:
-            if not self._is_here():
+            asked = self._asked()
+            if asked is None:
                 self._send(403, b"", "text/plain")
-            elif self.path == "/":
+            elif asked == "":
                 self._send(200, page(nonce), "text/html; charset=utf-8")
-            elif self.path == "/data":
+            elif asked == "data":
                 self._send(200, json.dumps(contents(folder)).encode(), "application/json")
             else:
                 self._send(404, b"", "text/plain")
 
         def do_POST(self) -> None:
-            size = int(self.headers.get("Content-Length") or 0)
-            good = self._is_here() and secrets.compare_digest(self.headers.get("X-Cofactor") or "", nonce)
-            if self.path != "/answer" or not good or size > 1 << 12 or (folder / NOTE).exists():
+            good = self._asked() == "answer" and _same(self.headers.get("X-Cofactor"), nonce)
+            size = int(self.headers.get("Content-Length") or 0) if good else 0
+            if not 0 < size <= 1 << 12 or (folder / NOTE).exists():
                 self._send(403, b"", "text/plain")
                 return
             try:
@@ -194,20 +201,31 @@ def open_page(folder: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
             except (ValueError, KeyError, TypeError):
                 self._send(400, b"", "text/plain")
 
-        def _is_here(self) -> bool:
-            """Whether the page was asked for by this machine's own name: a foreign name may have been led here."""
+        def _asked(self) -> str | None:
+            """Return what is asked for under the secret of the address, by this machine's own name; else None.
+
+            A foreign name may have been led here.
+            """
             port = self.connection.getsockname()[1]
-            return self.headers.get("Host") in [f"{name}:{port}" for name in HERE]
+            here = self.headers.get("Host") in [f"{name}:{port}" for name in HERE]
+            return self.path[len(root) :] if here and _same(self.path[: len(root)], root) else None
 
         def _send(self, status: int, body: bytes, kind: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-store")
+            self.send_header("Referrer-Policy", "no-referrer")
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Say nothing."""
 
-    return http.server.ThreadingHTTPServer(("127.0.0.1", port), Page)
+    found = Watched(("127.0.0.1", port), Page)
+    found.url = f"http://127.0.0.1:{found.server_address[1]}{root}"
+    return found
+
+
+def _same(told: str | None, secret: str) -> bool:
+    return secrets.compare_digest((told or "").encode(), secret.encode())

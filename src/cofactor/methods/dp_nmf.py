@@ -76,7 +76,7 @@ class NoisyStatistics(Released):
             return self.outliers.explain(X, H, self.sweeps)
         return HALS(self.sweeps)(np.zeros((len(X), len(H))), for_codes(X, H)), X
 
-    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+    def merge(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Floor the eigenvalues of the noisy gram, then improve H on the noisy statistics."""
         sums, H = total(messages), shared.factor.astype(np.float64)
         sigma = self.sigma(t, "gram", 1.0, sums)

@@ -113,7 +113,7 @@ class Moments(Released):
         out[: len(values)] = values
         return out
 
-    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+    def merge(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Find the centre, or draw the twin and factorize it."""
         sums = total(messages)
         if t == 0:

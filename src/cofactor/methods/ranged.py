@@ -106,7 +106,7 @@ class Ranged(Released):
             found += (Y if t == 1 else Z).T @ Z
         return found.ravel() if t == 1 else symmetric.packed(found)
 
-    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+    def merge(self, shared: Shared, messages: list[Message], t: int) -> Shared:
         """Find the centre; then the range; then draw the twin and factorize it."""
         sums = total(messages)
         if t == 0:

@@ -95,6 +95,17 @@ class Released(ABC):
         sums = {name: a / n for name, a in self.sums(data, shared, t).items()}
         return local, self.allowance.release(t, sums, self.bounds(shared, t), rng)
 
+    @abstractmethod
+    def merge(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Server: what comes of the noisy sums of round t."""
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Merge; refuse a state that no client would go on from, and that hostile numbers alone lead to."""
+        new = self.merge(shared, messages, t)
+        if t + 1 < self.rounds:
+            self.check(new, new.factor.shape[1])
+        return new
+
     def sigma(self, t: int, name: str, bound: float, sums: Message) -> float:
         """Deviation of the noise in a sum as it came in."""
         return self.allowance.sigma(t, name, bound, sums.weight, sums.spared)

@@ -28,7 +28,8 @@ def denoised(values: Array, sigma: float) -> Array:
         return np.maximum(values, 0.0)
     x = np.asarray(values, dtype=np.float64) / sigma
     top = min(max(float(x.max(initial=0.0)), 1.0), TOP)
-    edges = np.arange(np.floor(min(float(x.min(initial=0.0)), 0.0)), top + 2 * BIN, BIN)
+    least = max(float(x.min(initial=0.0)), -TOP)  # noise comes nowhere near; hostile numbers would take all memory
+    edges = np.arange(np.floor(least), top + 2 * BIN, BIN)
     counts = np.histogram(x, edges)[0]
     theta, middle = np.arange(0.0, top + SPACE, SPACE), (edges[1:] + edges[:-1]) / 2
     likelihood = np.exp(-0.5 * np.square(middle[:, None] - theta))

@@ -44,8 +44,8 @@ def read_npz(path: Path, options: Options) -> Table:
 
     Asked for, CSR matrices and arrays that lie row by row stay on disk as row blocks; others are read whole.
 
-    Feature and row names come from the arrays called so (FEATURE_KEYS, ROW_KEYS; failing that the only text
-    with one value per feature); other arrays with one value per row become obs.
+    Feature and row names come from the arrays called so (FEATURE_KEYS, ROW_KEYS; failing that, where it may be guessed,
+    the only text with one value per feature, and not per row); other arrays with one value per row become obs.
     """
     headers = members(path)
     with np.load(path) as file:
@@ -56,7 +56,8 @@ def read_npz(path: Path, options: Options) -> Table:
             numbers(headers[key].dtype, path=path, what=f"the array {key!r}")
             X, used = _dense(file, headers[key], key, path, blocks=bool(options.blocks)), {key}
         lists = {name: h for name, h in headers.items() if name not in used and len(h.shape) == 1}
-        features = _names(lists, FEATURE_KEYS, X.shape[1], alone=X.shape[0] != X.shape[1])
+        alone = options.guesses and X.shape[0] != X.shape[1]  # else names would tell how many rows there are
+        features = _names(lists, FEATURE_KEYS, X.shape[1], alone=alone)
         rows = _names({k: h for k, h in lists.items() if k != features}, ROW_KEYS, X.shape[0], alone=False)
         feature_names, row_names = (k and _text(file, lists[k], k, path) for k in (features, rows))
         kept = [k for k, h in lists.items() if h.shape == X.shape[:1] and k not in (features, rows)]
