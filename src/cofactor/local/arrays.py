@@ -21,6 +21,8 @@ from cofactor.types import Array, Data, DataError
 
 BLOCK_CELLS = 1 << 22
 """Cells of a block in double precision: 32 MB."""
+DENSE = np.ndarray, Placed
+"""Dense arrays: most data are, and are asked for first."""
 LEFT_OUT = ", or fit by the method 'exact-gaps', to which NaN was not observed"
 
 
@@ -63,8 +65,8 @@ def where(X: Data) -> str:
 
 def stored(X: Data) -> float:
     """Return how many numbers X has in memory; infinitely many where it keeps its rows elsewhere."""
-    if isinstance(X, np.ndarray):
-        return X.size
+    if isinstance(X, DENSE):
+        return X.shape[0] * X.shape[1]
     return math.inf if is_held(X) else X.nnz
 
 
@@ -149,7 +151,7 @@ def _first(X: Data, bad: Array) -> tuple[int, int]:
 
 def times_factor(X: Data, H: Array) -> Array:
     """``X H^T`` (n x k)."""
-    if isinstance(X, np.ndarray):
+    if isinstance(X, DENSE):
         return dense_products.times_factor(X, H)
     return X.times_factor(H) if is_held(X) else sparse_products.times(X, H.T)
 
@@ -158,14 +160,14 @@ def times_factor_each(Xs: Iterable[Data], H: Array) -> Iterator[Array]:
     """Yield ``X H^T`` of every X; H is put in the order in which sparse products read it once for all of them."""
     turned: Array | None = None
     for X in Xs:
-        if turned is None and not isinstance(X, np.ndarray):
+        if turned is None and not isinstance(X, DENSE):
             turned = by_rows(H.T).T
-        yield times_factor(X, H if turned is None or isinstance(X, np.ndarray) else turned)
+        yield times_factor(X, H if turned is None or isinstance(X, DENSE) else turned)
 
 
 def times_codes(X: Data, W: Array) -> Array:
     """``X^T W`` (m x k)."""
-    if isinstance(X, np.ndarray):
+    if isinstance(X, DENSE):
         return dense_products.times_codes(X, W)
     return X.times_codes(W) if is_held(X) else sparse_products.transpose_times(X, W)
 
