@@ -170,6 +170,11 @@ def times_codes(X: Data, W: Array) -> Array:
     return sparse_products.transpose_times(X, W) if sparse.issparse(X) else dense_products.times_codes(X, W)
 
 
+def times_picked(X: Data, index: Array, W: Array) -> Array:
+    """``X[index]^T W`` (m x k) of a dense matrix in memory."""
+    return dense_products.times_picked(X, index, W)
+
+
 def gram(F: Array) -> Array:
     """``F^T F`` (k x k) of F (n x k): that of some rows at a time, by the threads that were lent, added in order."""
     return F.T @ F if isinstance(F, Placed) else dense_products.gram(F)
