@@ -98,6 +98,20 @@ def test_sketched_statistics_are_right_on_average(kind, X, rng):
 
 
 @EVERY
+@pytest.mark.parametrize(
+    "form", [np.asfortranarray, np.ascontiguousarray, lambda X: X.repeat(2, 1)[:, ::2], sparse.csc_matrix]
+)
+def test_statistics_and_squares_are_those_of_the_sketched_matrix(kind, form, X, rng):
+    H, squares = rng.uniform(size=(K, N)), (X**2).sum(axis=0)
+    for drawn in (kind(D).draw(N, K, rng), None):
+        XS, HS = (X, H) if drawn is None else (sketch.right(drawn, A) for A in (X, H))
+        stats, square = sketch.sketched(drawn, form(X), HS, squares)
+        np.testing.assert_allclose(stats.gram, HS @ HS.T)
+        np.testing.assert_allclose(stats.cross, XS @ HS.T, atol=1e-12)
+        assert square == pytest.approx((XS**2).sum())
+
+
+@EVERY
 def test_sizes_below_the_rank_or_above_the_side_are_refused(kind, rng):
     with pytest.raises(CofactorError, match=r"at least the rank 3\. Found 2"):
         kind(2).draw(N, K, rng)
