@@ -63,16 +63,16 @@ def dot_block(out: Array, X: Array, H: Array, parts: list[tuple[Array, int, int]
 
 def transpose_times_codes(X: Array, W: Array, index: Array | None = None) -> Array:
     """``W^T X`` (k x m), or of rows ``index`` of X, where they are; columns are shared."""
-    (n, k), m, codes = W.shape, X.shape[1], by_rows(W)
+    (n, k), codes = W.shape, by_rows(W)
     sums = [(rows, no_sums(X, k)) for rows in chunks(n)]
 
     def some(start: int, stop: int) -> None:
-        for rows, out in sums:
+        for rows, sums_of in sums:
             of = (X[rows], None) if index is None else (X, index[rows])
-            _add_rows(*of, codes[rows], out, start, stop)
+            _add_rows(*of, codes[rows], *sums_of, start, stop)
 
     over_rows(some, _tiles(X), n * k * WIDTH * LINE // X.itemsize)
-    return added([out for _, out in sums], m)
+    return added([sums_of for _, sums_of in sums])
 
 
 def chunks(n: int) -> list[slice]:
@@ -81,23 +81,29 @@ def chunks(n: int) -> list[slice]:
     return [slice(*pair) for pair in pairwise([0, *cuts, n])]
 
 
-def no_sums(X: Array, k: int) -> Array:
-    """Return sums of zero, k for each column of a whole number of tiles; the last tile ends with the columns of X."""
-    return np.zeros((k, _tiles(X) * WIDTH * LINE // X.itemsize), X.dtype)
+Sums = tuple[Array, Array]
+"""Sums of columns (k x m), and of the last tile of them, where it is not whole: it ends with the columns."""
 
 
-def add_block(out: Array, X: Array, W: Array) -> None:
+def no_sums(X: Array, k: int) -> Sums:
+    """Return sums of zero for the columns of X."""
+    return np.zeros((k, X.shape[1]), X.dtype), np.zeros((k, WIDTH * LINE // X.itemsize), X.dtype)
+
+
+def add_block(sums: Sums, X: Array, W: Array) -> None:
     """Add ``W^T X`` of a few rows to sums, by the calling thread: ``ROWS`` or a multiple of them, but for the last."""
-    _add_rows(X, None, W, out, 0, _tiles(X))
+    _add_rows(X, None, W, *sums, 0, _tiles(X))
 
 
-def added(parts: list[Array], m: int) -> Array:
+def added(parts: list[Sums]) -> Array:
     """Return the sums of all chunks (k x m), added in their order."""
-    out, *others = parts
-    for other in others:
+    out, last = parts[0]
+    for other, its_last in parts[1:]:
         out += other
-    whole = m // (tile := WIDTH * LINE // out.itemsize) * tile
-    return out if whole == m else np.concatenate([out[:, :whole], out[:, whole - m :]], axis=1)
+        last += its_last
+    if (left := out.shape[1] % last.shape[1]) > 0:
+        out[:, -left:] = last[:, -left:]
+    return out
 
 
 def _tiles(X: Array) -> int:
@@ -217,21 +223,19 @@ def _dot_rows(X: Array, H: Array, out: Array, first: int, last: int, start: int,
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
-def _add_rows(X: Array, index: Array | None, W: Array, out: Array, first: int, last: int) -> None:
-    """``out += W^T X``, or of rows ``index`` of X, in tiles ``first:last`` of columns.
-
-    What does not fill the last one is at its end.
-    """
+def _add_rows(X: Array, index: Array | None, W: Array, out: Array, end: Array, first: int, last: int) -> None:
+    """``out += W^T X``, or of rows ``index`` of X, in tiles ``first:last`` of columns; ``end`` is the last, in parts."""
     (n, k), tile = W.shape, WIDTH * LINE
     for start in range(0, n, ROWS):
         stop = min(start + ROWS, n)
         for to in range(first * tile, last * tile, tile):
             offset, c = min(to, X.shape[1] * X.itemsize - tile), 0
+            made, at = (out, to) if offset == to else (end, 0)
             while k - c >= 5:
-                _five_sums(out, c, to, W, X, index, offset, start, stop)
+                _five_sums(made, c, at, W, X, index, offset, start, stop)
                 c += 5
             while k - c >= 2:
-                _two_sums(out, c, to, W, X, index, offset, start, stop)
+                _two_sums(made, c, at, W, X, index, offset, start, stop)
                 c += 2
             if k > c:
-                _one_sum(out, c, to, W, X, index, offset, start, stop)
+                _one_sum(made, c, at, W, X, index, offset, start, stop)
