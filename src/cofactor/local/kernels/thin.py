@@ -224,7 +224,7 @@ def _dot_rows(X: Array, H: Array, out: Array, first: int, last: int, start: int,
 
 @compiled(error_model="numpy", fastmath={"contract"})
 def _add_rows(X: Array, index: Array | None, W: Array, out: Array, end: Array, first: int, last: int) -> None:
-    """``out += W^T X``, or of rows ``index`` of X, in tiles ``first:last`` of columns; ``end`` is the last, in parts."""
+    """``out += W^T X``, or of rows ``index`` of X, in tiles ``first:last`` of columns; ``end`` is one in parts."""
     (n, k), tile = W.shape, WIDTH * LINE
     for start in range(0, n, ROWS):
         stop = min(start + ROWS, n)
