@@ -25,28 +25,31 @@ LIMITS = """## Where the limits are
   from memory at 40. Where a client has 8192 dense rows or more, a block of 4 MB of them is read once for both products,
   and its codes, what is extrapolated, and their gram are made between the two, while all of it is in the caches; sums
   are of four chunks of rows, one after the other or a thread each, to the same bits. Of our own two products (CPU,
-  medians) a round took 1.10 in double precision and 1.12 in single before; it takes .98 and 1.02 on a machine that has
-  nothing else to do, 1.02 to 1.04 and 1.01 to 1.05 beside some other processes (load 3 to 5), and 1.04 to 1.12 and 1.05
-  to 1.1 where they fill the last cache (8 to 11).
+  medians) a round took 1.10 in double precision and 1.12 in single before, and .98 and 1.02 then, on a machine that had
+  nothing else to do. Since products themselves ask for what comes next, they take .9 of their time, a round .95 to .99
+  of its time, and it is 1.05 and 1.10 of them beside other processes (load 4), where single steps take 1.11 and 1.14.
 - Dense products are our own up to k = 128 where registers hold a line of cache (AVX-512). numpy's BLAS used shorter
   vectors on the machine of this page, whatever that machine has (`OPENBLAS_CORETYPE=SkylakeX` doubles it on large
   squares), and packs X first. GFlop/s of `X H^T` and `W^T X`, ours and BLAS, one thread: 1048 x 1000, k = 10, float32
-  177 and 226, 77 and 69; 20000 x 2000, k = 10, float32 93 and 86, 46 and 46; k = 50, float32 155 and 173, 96 and 101;
-  float64 77 and 85, 46 and 47; 5000 x 5000, k = 100, float64 94 and 96, 57 and 57.
+  177 and 221, 77 and 69; 20000 x 2000, k = 10, float32 93 and 153, 46 and 46; k = 50, float32 155 and 228, 96 and 101;
+  float64 77 and 117, 46 and 47; 5000 x 5000, k = 100, float64 94 and 125, 57 and 57.
+- `W^T X` takes four lines of each of 64 rows at a time, for all columns of W. The processor foresees a few rows, no 64:
+  what comes two tiles later is asked for, two lines at each product, which took a quarter (k = 50) to two fifths
+  (k = 10) off it. Of 128 rows, for which the first cache is too small, it was 3 and 16 %; one tile ahead 8 and 25 %.
 - Sixteen sums of a line, a line of each and a weight fill the registers of a sweep. Sums of four products at a time,
   added as one, were more: seven lines were put aside at every step, and in a process whose stack begins in the middle
   of a line of cache, one of four, a sweep took 1.4 of its time.
 - `fnmf-lap` and `felb` sweep codes and factor after every product: 1.16 to 1.21 and 1.12 to 1.22 of our own products
   (load 3 to 8); 1.25 to 1.27 when `|X|^2` was summed in every round.
 - A sketched round (`dsanls`) of k = 30 components and d = 180 sketched columns has one sweep, which is k / d = 17 % of
-  the multiplications of its products, and the gram of the codes for its loss, as many again. At the speed of BLAS these
-  two alone make it 1.3. In microseconds of 1050 for half an iteration, by own kernels: picking 280 and multiplying 330,
-  which are its products, the sweep 140 (of which 45 turn rows into lanes and back, and 50 are arithmetic), the loss 110
-  (a gram 90), generators for the sketches 45, turning what was multiplied 25, the rest Python. Ten iterations under one
-  clock gave 1.63 to 1.69 of numpy's products before own kernels, 1.22 to 1.26 with them, and 1.05 to 1.1 since squares
-  are turned in registers, grams have one triangle, and the anchor is added in the sweep: 1.65 to 1.75 of our own
-  products, where it was 1.8 to 2 (CPU beside other work). The products are no larger than the caches, and half of what
-  is left waits for memory that other steps have pushed out.
+  the multiplications of its products. Half an iteration took 950 microseconds beside other work, and takes 570 (550 to
+  590; load 3 to 10): rows that a sketch picks are multiplied where they are (560 for a scaled copy and its product, now
+  320, 225 of them arithmetic), the loss comes out of the sums of the sweep (a gram and a product had taken 110, now 4),
+  and factors lie as lanes do (two turns of what was multiplied, 40). The sweep takes 95: 45 are arithmetic, the rest
+  waits for the last cache, and asking for lines ahead changed nothing there. What is left of 155 is Python, at twice
+  the time that it takes where nothing pushes it out of the second cache: generators and draws of a sketch 33, the step
+  and its statistics 40, the round around it 33, sums and the next state 19, what is sent 22. Of our own products, which
+  are a third less than they were, a round is 1.6 (1.7 before); of those they were, 1.05, and of numpy's .67.
 - A round from disk multiplies every value 2k times; blocks are of 8 MB, which stay in the last cache from the read to
   both products (4 MB take a tenth longer, 12 MB a quarter on one thread). Two threads read no faster than memory
   allows (4 GB: .137 s by one, .095 by two). Of a file of 4 GB a round of two threads took 1.01 of reading it once by

@@ -29,7 +29,10 @@ from cofactor.methods.blocks import blocks
 
 FOLDER = Path(tempfile.gettempdir()) / "cofactor-bench"
 
-PRODUCTS = [(arrays, "times_factor"), (arrays, "times_codes"), (sketch, "left"), (sketch, "right"), (sketch, "fold")]
+PRODUCTS = [
+    *((arrays, name) for name in ("times_factor", "times_codes", "times_picked")),
+    *((sketch, name) for name in ("left", "right", "fold")),
+]
 """Products with X, and with the S of a sketch."""
 
 

@@ -175,7 +175,7 @@ def test_changed_stats_keep_dtype(name, dtype, problem):
 @pytest.mark.parametrize("rows", [9, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_an_anchored_update_is_one_of_changed_stats(rows, dtype, problem):
-    """The anchor is added inside the kernel, and for toys outside of it."""
+    """The anchor is added inside the kernel, and for toys outside of it; so is the gain of where it begins."""
     X, B, F = (a.astype(dtype) for a in problem)
     for k in (3, 5):
         stats = st.for_codes(X[:rows], B[:k])
@@ -183,4 +183,8 @@ def test_an_anchored_update_is_one_of_changed_stats(rows, dtype, problem):
         mu = 0.3 * float(np.mean(np.diag(stats.gram)))
         expected = updates.HALS(2)(start, st.anchor(stats, start, mu))
         close = {"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-13}
-        np.testing.assert_allclose(updates.ProximalCD(0.3, 2)(start, stats), expected, **close)
+        for order in (np.ascontiguousarray, np.asfortranarray):
+            turned = st.Stats(stats.gram, order(stats.cross))
+            found, gained = updates.ProximalCD(0.3, 2).gaining(start, turned, 0)
+            np.testing.assert_allclose(found, expected, **close)
+            assert gained == pytest.approx(st.gain(stats, start), rel=1e-5 if dtype == np.float32 else 1e-12)

@@ -67,3 +67,21 @@ def test_both_ways_agree(monkeypatch):
         found.append((arrays.times_factor(X, H), arrays.times_codes(X, W)))
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("where", [np.ascontiguousarray, lambda X: np.hstack([X, X])[:, 3 : 3 + X.shape[1]]])
+def test_picked_rows_are_those_of_a_copy(dtype, where, monkeypatch):
+    """Also those of columns of a larger matrix; no thread changes that."""
+    close = {"rtol": 0, "atol": 2e-4 if dtype == np.float32 else 1e-12}
+    monkeypatch.setattr(threads, "WORTH", 1)
+    for n, m, k, d in ((300, 333, 13, 150), (90, 64, 3, 5), (400, 270, 30, 400)):
+        X, _, W = made(n, m, k, dtype)
+        X, index = where(X), np.sort(np.random.default_rng(1).choice(n, d, replace=False))
+        for long in (True, False):
+            monkeypatch.setattr(lines, "has_long_vectors", lambda long=long: long)
+            np.testing.assert_allclose(arrays.times_picked(X, index, W[index]), X[index].T @ W[index], **close)
+        alone = thin.transpose_times_codes(X, W[index], index)
+        np.testing.assert_array_equal(alone, thin.transpose_times_codes(X[index], W[index]))
+        with lend(3):
+            np.testing.assert_array_equal(thin.transpose_times_codes(X, W[index], index), alone)

@@ -1,6 +1,7 @@
 """Laws of every sketch: identity on average, the same product in every form, sizes that make sense."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -95,6 +96,32 @@ def test_sketched_statistics_are_right_on_average(kind, X, rng):
         sums = [a + b / draws for a, b in zip(sums, stats)]
     for mean, exact in zip(sums, for_codes(X, H)):
         np.testing.assert_allclose(mean, exact, atol=0.05 * np.abs(exact).max())
+
+
+@EVERY
+@pytest.mark.parametrize(
+    "form", [np.asfortranarray, np.ascontiguousarray, lambda X: X.repeat(2, 1)[:, ::2], sparse.csc_matrix]
+)
+def test_statistics_and_squares_are_those_of_the_sketched_matrix(kind, form, X, rng):
+    H, squares = rng.uniform(size=(K, N)), (X**2).sum(axis=0)
+    for drawn in (kind(D).draw(N, K, rng), None):
+        XS, HS = (X, H) if drawn is None else (sketch.right(drawn, A) for A in (X, H))
+        stats, square = sketch.sketched(drawn, form(X), HS, squares)
+        np.testing.assert_allclose(stats.gram, HS @ HS.T)
+        np.testing.assert_allclose(stats.cross, XS @ HS.T, atol=1e-12)
+        assert square == pytest.approx((XS**2).sum())
+
+
+def test_rows_of_a_part_of_a_matrix_are_picked_without_a_copy_of_it(rng):
+    part = rng.uniform(size=(1000, 600))[:, :300]
+    drawn, W = sketch.Subsampling(20).draw(1000, K, rng), rng.uniform(size=(K, 20))
+    tracemalloc.start()
+    picked = sketch.left(drawn, part)
+    sketch.sketched(drawn, part.T, W, np.zeros(1000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(picked, part[drawn.index] * np.sqrt(50))
+    assert peak < part.nbytes / 4
 
 
 @EVERY

@@ -12,7 +12,11 @@ from cofactor.local.kernels.lines import room
 from cofactor.local.kernels.orders import SMALL, by_rows
 from cofactor.local.threads import lend
 
-ORDERS = {"alone": np.ascontiguousarray, "part": lambda F: np.hstack([F, F])[:, : F.shape[1]]}
+ORDERS = {
+    "alone": np.ascontiguousarray,
+    "part": lambda F: np.hstack([F, F])[:, : F.shape[1]],
+    "columns": np.asfortranarray,
+}
 
 
 @pytest.mark.parametrize("squares", [True, False])
@@ -28,7 +32,7 @@ def test_there_and_back(dtype, order, squares, monkeypatch):
     for k in (1, 5, 8, 15, 16, 17, 33):
         F = ORDERS[order](np.random.default_rng(k).normal(size=(size + 9, k)).astype(dtype))
         for start, rows in ((0, size), (9, size), (3, 17), (7, 1)):
-            T, out = room(k + 2, size, np.dtype(dtype)), np.zeros(F.shape, dtype)
+            T, out = room(k + 2, size, np.dtype(dtype)), np.zeros_like(F)
             T[:] = 0
             assert T.ctypes.data % 64 == 0
             turn_in(T, F, start, rows)

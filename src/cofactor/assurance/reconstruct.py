@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cofactor.local.sketch import Drawn
+from cofactor.local.random_matrices import Drawn
 from cofactor.types import Array
 
 

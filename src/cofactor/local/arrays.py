@@ -21,14 +21,17 @@ from cofactor.types import Array, Data, DataError
 
 BLOCK_CELLS = 1 << 22
 """Cells of a block in double precision: 32 MB."""
-DENSE = np.ndarray, Placed
-"""Dense arrays: most data are, and are asked for first."""
 LEFT_OUT = ", or fit by the method 'exact-gaps', to which NaN was not observed"
 
 
 def is_held(X: Data) -> bool:
     """Whether X keeps its rows elsewhere and brings its own products."""
     return hasattr(X, "times_factor")
+
+
+def is_dense(X: Data) -> bool:
+    """Whether X is a dense array, in memory or on a device: most data are, so that this is asked first."""
+    return isinstance(X, (np.ndarray, Placed))
 
 
 def is_placed(X: Data) -> bool:
@@ -65,7 +68,7 @@ def where(X: Data) -> str:
 
 def stored(X: Data) -> float:
     """Return how many numbers X has in memory; infinitely many where it keeps its rows elsewhere."""
-    if isinstance(X, DENSE):
+    if is_dense(X):
         return X.shape[0] * X.shape[1]
     return math.inf if is_held(X) else X.nnz
 
@@ -151,7 +154,7 @@ def _first(X: Data, bad: Array) -> tuple[int, int]:
 
 def times_factor(X: Data, H: Array) -> Array:
     """``X H^T`` (n x k)."""
-    if isinstance(X, DENSE):
+    if is_dense(X):
         return dense_products.times_factor(X, H)
     return X.times_factor(H) if is_held(X) else sparse_products.times(X, H.T)
 
@@ -160,16 +163,21 @@ def times_factor_each(Xs: Iterable[Data], H: Array) -> Iterator[Array]:
     """Yield ``X H^T`` of every X; H is put in the order in which sparse products read it once for all of them."""
     turned: Array | None = None
     for X in Xs:
-        if turned is None and not isinstance(X, DENSE):
+        if turned is None and not is_dense(X):
             turned = by_rows(H.T).T
-        yield times_factor(X, H if turned is None or isinstance(X, DENSE) else turned)
+        yield times_factor(X, H if turned is None or is_dense(X) else turned)
 
 
 def times_codes(X: Data, W: Array) -> Array:
     """``X^T W`` (m x k)."""
-    if isinstance(X, DENSE):
+    if is_dense(X):
         return dense_products.times_codes(X, W)
     return X.times_codes(W) if is_held(X) else sparse_products.transpose_times(X, W)
+
+
+def times_picked(X: Data, index: Array, W: Array) -> Array:
+    """``X[index]^T W`` (m x k) of a dense matrix in memory."""
+    return dense_products.times_picked(X, index, W)
 
 
 def gram(F: Array) -> Array:

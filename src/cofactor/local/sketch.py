@@ -8,40 +8,14 @@ wherever it is needed and never sent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import scipy  # scipy.linalg loads when it is named
 from scipy import sparse
 
 from cofactor.local import arrays
+from cofactor.local.random_matrices import Counted, Drawn, Normal, Picked, Transformed, power
 from cofactor.types import Array, CofactorError, Data, Stats
-
-DENSE_ROWS = 512
-"""Rows of a sparse matrix that are made dense at a time by the Hadamard transform."""
-
-
-class Drawn(Protocol):
-    """One S (n x d): what :meth:`Sketch.draw` returns."""
-
-    @property
-    def n(self) -> int:
-        """Rows of S: the length of the sketched side."""
-        ...
-
-    @property
-    def d(self) -> int:
-        """Columns of S: the length after the sketch."""
-        ...
-
-    def right(self, X: Data) -> Data:
-        """``X S`` (rows x d) of a dense, CSR or CSC matrix with n columns, in its dtype."""
-        ...
-
-    def matrix(self, rows: slice = slice(None)) -> Data:
-        """Return S, or some of its rows, explicitly: dense, or CSR where S is sparse."""
-        ...
 
 
 class Sketch(Protocol):
@@ -95,13 +69,30 @@ def fold(drawn: Drawn, F: Array, rows: slice) -> Array:
         return np.ascontiguousarray((drawn.matrix(rows).T @ F).T.astype(F.dtype, copy=False))
     first, last = np.searchsorted(drawn.index, (rows.start, rows.stop))
     out = np.zeros((F.shape[1], drawn.d), F.dtype)
-    out[:, first:last] = F[drawn.index[first:last] - rows.start].T * F.dtype.type(np.sqrt(drawn.n / drawn.d))
+    here = drawn.index[first:last] - rows.start
+    np.multiply(F.T.take(here, axis=1) if F.flags.f_contiguous else F[here].T, drawn.scale(F), out=out[:, first:last])
     return out
 
 
 def sketched_stats(XS: Data, BS: Array) -> Stats:
     """Statistics of ``min_F 1/2 |X S - F B S|^2``: gram (B S)(B S)^T (k x k), cross (X S)(B S)^T (rows x k)."""
-    return Stats(BS @ BS.T, arrays.contiguous(arrays.times_factor(XS, BS)))
+    return Stats(BS @ BS.T, arrays.times_factor(XS, BS))
+
+
+def sketched(drawn: Drawn | None, X: Data, BS: Array, squares: Array) -> tuple[Stats, float]:
+    """Return these statistics of X and ``|X S|^2``; ``squares`` are those of the columns of X. None is no sketch.
+
+    Columns that are rows in memory are multiplied where they are.
+    """
+    if drawn is None:
+        return sketched_stats(X, BS), float(squares.sum())
+    if not isinstance(drawn, Picked):
+        XS = right(drawn, X)
+        return sketched_stats(XS, BS), arrays.square(XS)
+    square = float(squares[drawn.index].sum()) * drawn.n / drawn.d
+    if isinstance(X, np.ndarray) and X.strides[0] == X.itemsize:
+        return Stats(BS @ BS.T, arrays.times_picked(X.T, drawn.index, BS.T * drawn.scale(X))), square
+    return sketched_stats(right(drawn, X), BS), square
 
 
 @dataclass(frozen=True)
@@ -157,7 +148,7 @@ class SRHT:
         d = size_of(self.size, n, rank)
         if _useless(self.size, d, n):
             return None
-        return Transformed(_signs(n, rng), np.sort(rng.choice(_power(n), d, replace=False)))
+        return Transformed(_signs(n, rng), np.sort(rng.choice(power(n), d, replace=False)))
 
 
 def _useless(size: float, d: int, n: int) -> bool:
@@ -167,132 +158,6 @@ def _useless(size: float, d: int, n: int) -> bool:
 
 def _signs(n: int, rng: np.random.Generator) -> Array:
     return 2.0 * rng.integers(2, size=n) - 1
-
-
-def _power(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()
-
-
-@dataclass(frozen=True, eq=False)
-class Normal:
-    """A dense S."""
-
-    S: Array
-
-    @property
-    def n(self) -> int:
-        """Rows of S."""
-        return self.S.shape[0]
-
-    @property
-    def d(self) -> int:
-        """Columns of S."""
-        return self.S.shape[1]
-
-    def right(self, X: Data) -> Array:
-        """``X S`` as a product."""
-        return X @ self.S.astype(X.dtype, copy=False)
-
-    def matrix(self, rows: slice = slice(None)) -> Array:
-        """Return S."""
-        return self.S[rows]
-
-
-@dataclass(frozen=True, eq=False)
-class Picked:
-    """The coordinates ``index``, times ``sqrt(n/d)``."""
-
-    n: int
-    index: Array
-
-    @property
-    def d(self) -> int:
-        """How many coordinates."""
-        return len(self.index)
-
-    def right(self, X: Data) -> Data:
-        """Return these columns of X, scaled; where they are rows in memory, they are taken as rows."""
-        scale = X.dtype.type(np.sqrt(self.n / self.d))
-        if not isinstance(X, np.ndarray):  # sparse, or on a device
-            return X[:, self.index] * scale
-        out = X.T.take(self.index, axis=0).T if X.flags.f_contiguous else X.take(self.index, axis=1)
-        out *= scale
-        return out
-
-    def matrix(self, rows: slice = slice(None)) -> Any:
-        """Return S in CSR form."""
-        values = np.full(self.d, np.sqrt(self.n / self.d))
-        return sparse.csr_array((values, (self.index, np.arange(self.d))), shape=(self.n, self.d))[rows]
-
-
-@dataclass(frozen=True, eq=False)
-class Counted:
-    """Coordinate i goes into sum ``bucket[i]`` with ``sign[i]``."""
-
-    d: int
-    bucket: Array
-    sign: Array
-
-    @property
-    def n(self) -> int:
-        """How many coordinates."""
-        return len(self.bucket)
-
-    def right(self, X: Data) -> Data:
-        """``X S`` with the n nonzeros of S."""
-        S = self._sparse.astype(X.dtype)
-        return X @ S if sparse.issparse(X) else np.ascontiguousarray((S.T @ X.T).T)
-
-    def matrix(self, rows: slice = slice(None)) -> Any:
-        """Return S in CSR form."""
-        return self._sparse[rows]
-
-    @cached_property
-    def _sparse(self) -> Any:
-        return sparse.csr_array((self.sign, self.bucket, np.arange(self.n + 1)), shape=(self.n, self.d))
-
-
-@dataclass(frozen=True, eq=False)
-class Transformed:
-    """Signs, the fast Hadamard transform, and the columns ``index`` of it."""
-
-    sign: Array
-    index: Array
-
-    @property
-    def n(self) -> int:
-        """How many coordinates."""
-        return len(self.sign)
-
-    @property
-    def d(self) -> int:
-        """How many columns."""
-        return len(self.index)
-
-    def right(self, X: Data) -> Array:
-        """Transform the rows of X, a few at a time where X is sparse."""
-        if not sparse.issparse(X):
-            return self._transform(X)
-        X = X.tocsr()
-        starts = range(0, X.shape[0], DENSE_ROWS)
-        return np.vstack([self._transform(X[i : i + DENSE_ROWS].toarray()) for i in starts])
-
-    def _transform(self, X: Array) -> Array:
-        """``X D Q P sqrt(N/d)``, the N x N matrix as a Kronecker product of two of side about sqrt(N)."""
-        N = _power(self.n)
-        a = 1 << (N.bit_length() // 2)
-        outer, inner = (scipy.linalg.hadamard(s, dtype=X.dtype) for s in (N // a, a))
-        padded = np.zeros((X.shape[0], N), X.dtype)
-        np.multiply(X, self.sign, out=padded[:, : self.n], casting="same_kind")
-        blocks = outer @ (padded.reshape(-1, a) @ inner).reshape(-1, N // a, a)
-        return blocks.reshape(-1, N)[:, self.index] / X.dtype.type(np.sqrt(self.d))
-
-    def matrix(self, rows: slice = slice(None)) -> Array:
-        """Return S: entry (i, c) is ``sign_i (-1)^(number of ones in i & index_c) / sqrt(d)``."""
-        shared = np.arange(self.n)[rows, None] & self.index
-        for shift in (32, 16, 8, 4, 2, 1):
-            shared = shared ^ (shared >> shift)
-        return self.sign[rows, None] * (1 - 2.0 * (shared & 1)) / np.sqrt(self.d)
 
 
 def catalog() -> dict[str, Any]:

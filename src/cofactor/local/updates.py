@@ -102,6 +102,10 @@ class ProximalCD:
 
     def __call__(self, F: Array, stats: Stats, t: int = 0, previous: Array | None = None) -> Array:
         """Return F after ``sweeps`` sweeps that are anchored at F."""
+        return self.gaining(F, stats, t)[0]
+
+    def gaining(self, F: Array, stats: Stats, t: int) -> tuple[Array, Any]:
+        """Return the same, and :func:`~cofactor.local.stats.gain` of the given F, in the precision of a sweep."""
         mu = float(at(self.weight, t)) * float(np.mean(np.diag(stats.gram)))
         return descent.hals_anchored(F, *stats, self.sweeps, mu)
 

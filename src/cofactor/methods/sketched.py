@@ -16,8 +16,9 @@ import numpy as np
 from cofactor.local import arrays, sketch
 from cofactor.local.columns import column_sums
 from cofactor.local.init import random_factor
+from cofactor.local.random_matrices import Drawn
 from cofactor.local.refit import refit
-from cofactor.local.sketch import Drawn, Picked, Sketch, Subsampling
+from cofactor.local.sketch import Sketch, Subsampling
 from cofactor.local.stats import gain, lipschitz, normalize
 from cofactor.local.updates import BPP, HALS, MU, ProximalCD
 from cofactor.method import SERVER, Method, Traits, total
@@ -26,7 +27,7 @@ from cofactor.methods.blocks import Blocks, check_cover, cover
 from cofactor.methods.refusals import SKETCH
 from cofactor.privacy.errors import PrivacyError
 from cofactor.schedules import Schedule
-from cofactor.types import Array, CofactorError, Data, DataError, Local, Message, Shared, Stats, Update
+from cofactor.types import Array, CofactorError, DataError, Local, Message, Shared, Stats, Update
 
 LARGE = 5000
 """Dense matrices with both sides at least this long are sketched to 0.03 of them, others to 0.1."""
@@ -131,7 +132,7 @@ class Sketched:
         H = shared.factor
         if not H.size:
             H = self._drawn(int(shared.extra["seed"]), data.shape[1])
-        F = np.ascontiguousarray(H[:, data.columns_here].T, dtype=data.dtype)
+        F = np.ascontiguousarray(H[:, data.columns_here], dtype=data.dtype).T
         squares = {
             "row_squares": arrays.row_squares(data.column_block),
             "column_squares": column_sums(data.row_block)[1],
@@ -147,21 +148,29 @@ class Sketched:
         seed = int(shared.extra["seed"])
         S, BS = self._draw(seed, t - 1, data.shape[1]), shared.extra["product"].astype(data.dtype, copy=False)
         if t % 2:
-            seen = sketch.right(S, data.by_column) if S else data.row_block
-            stats = sketch.sketched_stats(seen, BS)
-            before = _first(stats) if t == 1 else W
-            W = self.update(before, stats, (t - 1) // 2)
-            loss = _loss(S, local.memory["column_squares"], seen, stats, before if S else W)
+            X = data.by_column if S else data.row_block
+            stats, square = sketch.sketched(S, X, BS, local.memory["column_squares"])
+            W, loss = self._improve(_first(stats) if t == 1 else W, stats, square, S, t)
         elif t > 0:
-            seen = sketch.left(S, data.column_block) if S else data.column_block
-            stats = Stats(BS @ BS.T, arrays.contiguous(arrays.times_codes(seen, BS.T)))
-            before, F = F, self.update(F, stats, (t - 1) // 2)
-            loss = _loss(S, local.memory["row_squares"], seen, stats, before if S else F)
+            stats, square = sketch.sketched(S, data.column_block.T, BS, local.memory["row_squares"])
+            F, loss = self._improve(F, stats, square, S, t)
         message = self._message(data, W, F, seed=seed, t=t)
         message.arrays["loss"] = np.float64(loss)
         if t == 0:
             message.arrays["covered"] = cover(data.rows_here, data.columns_here)
         return Local(W, {**local.memory, "columns": F}), message
+
+    def _improve(self, F: Array, stats: Stats, square: float, S: Drawn | None, t: int) -> tuple[Array, float]:
+        """Return the new F and ``1/2 |X S - F B S|^2``: of a sketch before the update, by what its precision needs."""
+        update, step = self.update, (t - 1) // 2
+        if S is None:
+            new = update(F, stats, step)
+            gained = gain(stats, new)
+        elif isinstance(update, ProximalCD):
+            new, gained = update.gaining(F, stats, step)
+        else:
+            new, gained = update(F, stats, step), 0.5 * np.vdot(stats.gram, arrays.gram(F)) - np.vdot(stats.cross, F)
+        return new, max(0.5 * square + float(gained), 0.0)
 
     def _message(self, data: Blocks, W: Array, F: Array, *, seed: int, t: int) -> Message:
         n, m = self.n_rows, data.shape[1]
@@ -214,16 +223,6 @@ def _first(stats: Stats) -> Array:
     """Return a projected gradient step from codes of zero: positive, in the data's scale, the same on any blocks."""
     L = lipschitz(stats.gram)
     return np.maximum(stats.cross, 0) * stats.cross.dtype.type(1 / L if L > 0 else 0)
-
-
-def _loss(S: Drawn | None, squares: Array, seen: Data, stats: Stats, F: Array) -> float:
-    """``1/2 |X S - F B S|^2`` from its statistics; of what a sketch picks the ``squares`` are known."""
-    if S is None:
-        return max(0.5 * float(squares.sum()) + gain(stats, F), 0.0)
-    square = float(squares[S.index].sum()) * S.n / S.d if isinstance(S, Picked) else arrays.square(seen)
-    # plain products: a sketch errs by more than their precision
-    gained = 0.5 * np.vdot(stats.gram, arrays.gram(F)) - np.vdot(stats.cross, F)
-    return max(0.5 * square + float(gained), 0.0)
 
 
 def dsanls(

@@ -17,7 +17,8 @@ import numpy as np
 from cofactor.combine.aggregators import Mean
 from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns
-from cofactor.local.sketch import Drawn, Sketch, Subsampling, right, sketched_stats
+from cofactor.local.random_matrices import Drawn
+from cofactor.local.sketch import Sketch, Subsampling, right, sketched_stats
 from cofactor.local.stats import for_codes, gain, normalize
 from cofactor.local.updates import HALS, ProximalCD
 from cofactor.method import SERVER, Traits, total

@@ -6,7 +6,7 @@ import numpy as np
 
 from cofactor.local.kernels import dense_products, toys
 from cofactor.local.kernels.compiled import compiled
-from cofactor.local.kernels.orders import SMALL, by_rows
+from cofactor.local.kernels.orders import SMALL, as_lies, by_rows
 from cofactor.local.threads import over_rows
 from cofactor.types import Array
 
@@ -16,20 +16,42 @@ PASSED = 8
 """Multiplications that take as long as one number that passes by in memory."""
 
 
-def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int, pull: float = 0.0) -> Array:
-    """Return F after coordinate descent sweeps on ``1/2 tr(E gram E^T) - tr(E (cross + pull F)^T)``, E >= 0, from F on.
+def hals_sweeps(F: Array, gram: Array, cross: Array, sweeps: int) -> Array:
+    """Return F after coordinate descent sweeps on ``1/2 tr(E gram E^T) - tr(E cross^T)``, E >= 0, from F on.
 
     Rows are independent: threads that the caller may use take some each, and no bit depends on how many there are.
     """
     n, k = F.shape
     if toys.is_toy(n, k):
-        return toys.hals_sweeps(F, gram, cross + F.dtype.type(pull) * F if pull else cross, sweeps)
+        return toys.hals_sweeps(F, gram, cross, sweeps)
     from cofactor.local.kernels.lanes import sweep_rows
 
-    gram, cross, F, mu = np.ascontiguousarray(gram), by_rows(cross), by_rows(F), F.dtype.type(pull)
+    gram, cross, F, none = np.ascontiguousarray(gram), by_rows(cross), by_rows(F), F.dtype.type(0)
     out = np.empty_like(F)
-    over_rows(lambda start, stop: sweep_rows(out, F, gram, cross, mu, sweeps, start, stop), n, sweeps * k * k, LANE)
+    over_rows(lambda start, stop: sweep_rows(out, F, gram, cross, none, sweeps, start, stop), n, sweeps * k * k, LANE)
     return out
+
+
+def hals_anchored(F: Array, gram: Array, cross: Array, sweeps: int, pull: float) -> tuple[Array, float]:
+    """Return :func:`hals_sweeps` with ``pull/2 |E - F|^2``, and ``1/2 tr(F gram F^T) - tr(F cross^T)`` of the given F.
+
+    Factors lie as ``cross`` does: products lie column by column, as the lanes of a sweep do.
+    """
+    (n, k), mu = F.shape, F.dtype.type(pull)
+    if toys.is_toy(n, k):
+        new = toys.hals_sweeps(F, gram + mu * np.eye(k, dtype=gram.dtype), cross + mu * F, sweeps)
+        return new, float(np.vdot(F @ gram / 2 - cross, F))
+    from cofactor.local.kernels.lanes import sweep_rows
+
+    gram, cross = np.ascontiguousarray(gram), as_lies(cross, cross)
+    F = as_lies(F, cross)
+    out, gains = np.empty_like(F), np.zeros((1, -(-n // LANE) * LANE), F.dtype)
+
+    def some(start: int, stop: int) -> None:
+        sweep_rows(out, F, gram, cross, mu, sweeps, start, stop, gains)
+
+    over_rows(some, n, sweeps * k * k, LANE)
+    return out, -float(gains[0, :n].sum(dtype=np.float64))
 
 
 def hals_ahead(F: Array, gram: Array, cross: Array, sweeps: int, momentum: float) -> tuple[Array, Array, Array]:

@@ -45,6 +45,15 @@ def times_codes(X: Array, W: Array) -> Array:
     return _times_columns(W.T, X).T
 
 
+def times_picked(X: Array, index: Array, W: Array) -> Array:
+    """``X[index]^T W`` (m x k); rows are multiplied where they are, as long as there is much to multiply."""
+    if X.strides[1] == X.itemsize and _pays(len(index), X.shape[1], W.shape[1], X, W):
+        from cofactor.local.kernels import thin
+
+        return thin.transpose_times_codes(X, W, index).T
+    return times_codes(X[index], W)
+
+
 def gram(F: Array) -> Array:
     """``F^T F`` (k x k): that of some rows at a time, added in order."""
     (n, k), rows = F.shape, FEW
@@ -82,15 +91,20 @@ def own_way(X: Array, B: Array, k: int) -> str | None:
 
     That is so where vectors are short, and where there is little to multiply.
     """
-    if X.size * k < LEAST or k > THIN or X.dtype != B.dtype or X.dtype not in (np.float32, np.float64):
-        return None
     way = "rows" if X.flags.c_contiguous else "columns" if X.flags.f_contiguous else None
     n, m = X.shape if way == "rows" else X.shape[::-1]
-    if way is None or n < ROWS or m * X.itemsize < BYTES:
-        return None
+    return way if way and _pays(n, m, k, X, B) else None
+
+
+def _pays(n: int, m: int, k: int, X: Array, B: Array) -> bool:
+    """Whether own kernels are faster for n rows of m numbers each; BLAS has other types."""
+    if n * m * k < LEAST or k > THIN or X.dtype != B.dtype or X.dtype not in (np.float32, np.float64):
+        return False
+    if n < ROWS or m * X.itemsize < BYTES:
+        return False
     from cofactor.local.kernels import lines
 
-    return way if lines.has_long_vectors() else None
+    return lines.has_long_vectors()
 
 
 def _times_columns(A: Array, B: Array) -> Array:

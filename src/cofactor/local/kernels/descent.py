@@ -24,13 +24,17 @@ def hals(F: Array, gram: Array, cross: Array, sweeps: int, tol: float = 0.0) -> 
     return cpu.hals_solve(F, gram, cross, sweeps, tol) if tol > 0 else cpu.hals_sweeps(F, gram, cross, sweeps)
 
 
-def hals_anchored(F: Array, gram: Array, cross: Array, sweeps: int, weight: float) -> Array:
-    """Return :func:`hals` on the same objective and ``weight/2 |F - F_0|^2``, F_0 the F that is given."""
-    ridge = gram + gram.dtype.type(weight) * np.eye(len(gram), dtype=gram.dtype)
+def hals_anchored(F: Array, gram: Array, cross: Array, sweeps: int, weight: float) -> tuple[Array, Any]:
+    """Return :func:`hals` on the same objective and ``weight/2 |F - F_0|^2``, and the objective of F_0.
+
+    F_0 is the F that is given; of the objective it is what the statistics say.
+    """
     if isinstance(cross, Placed) or isinstance(F, Placed):
-        return hals(F, ridge, cross + cross.dtype.type(weight) * F, sweeps)
-    ridge, cross = (np.asarray(a, dtype=F.dtype) for a in (ridge, cross))
-    return cpu.hals_sweeps(F, ridge, cross, sweeps, weight)
+        ridge = gram + gram.dtype.type(weight) * np.eye(len(gram), dtype=gram.dtype)
+        gain = 0.5 * np.vdot(gram, F.T @ F) - np.vdot(cross, F)
+        return hals(F, ridge, cross + cross.dtype.type(weight) * F, sweeps), gain
+    gram, cross = (np.asarray(a, dtype=F.dtype) for a in (gram, cross))
+    return cpu.hals_anchored(F, gram, cross, sweeps, weight)
 
 
 def hals_ahead(F: Array, gram: Array, cross: Array, sweeps: int, momentum: Any) -> tuple[Array, Array, Array]:

@@ -107,13 +107,13 @@ class Lines:
         name, kind = f"llvm.masked.{does}.{of}.p0{of}", ir.FunctionType(returns, takes)
         return numba.core.cgutils.get_or_insert_function(self.builder.module, kind, name)
 
-    def ask(self, place: Any) -> None:
-        """Ask for what is at an address, to write there, and do not wait for it."""
+    def ask(self, place: Any, *, to_write: bool) -> None:
+        """Ask for what is at an address, to read or to write it, and do not wait for it."""
         word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         prefetch = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        # to write, kept in all caches, data
-        self.builder.call(prefetch, [self.builder.inttoptr(place, byte), word(1), word(3), word(1)])
+        # kept in all caches, data
+        self.builder.call(prefetch, [self.builder.inttoptr(place, byte), word(int(to_write)), word(3), word(1)])
 
     def plus(self, line: Any, x: Any, other: Any) -> Any:
         """``line + x other``, rounded once."""

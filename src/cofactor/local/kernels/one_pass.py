@@ -43,7 +43,7 @@ def improve(X: Array, H: Array, gram: Array, F: Array, sweeps: int, momentum: fl
         rows *= 2
     gram, new, grams = np.ascontiguousarray(gram), np.empty_like(F), np.zeros((-(-n // PART), k, k), F.dtype)
 
-    def chunk(whole: slice) -> Array:
+    def chunk(whole: slice) -> thin.Sums:
         sums, cross, ahead = thin.no_sums(X, k), np.empty((rows, k), F.dtype), np.empty((rows, k), F.dtype)
         for low in range(whole.start, whole.stop, rows):
             here = slice(low, min(low + rows, whole.stop))
@@ -55,4 +55,4 @@ def improve(X: Array, H: Array, gram: Array, F: Array, sweeps: int, momentum: fl
         return sums
 
     sums = list(each(chunk, thin.chunks(n)))
-    return new, grams.sum(axis=0), thin.added(sums, X.shape[1])
+    return new, grams.sum(axis=0), thin.added(sums)

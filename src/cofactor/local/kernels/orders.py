@@ -11,6 +11,12 @@ SMALL = 1 << 16
 """Numbers for which nothing is compiled."""
 
 
+def as_lies(A: Array, other: Array) -> Array:
+    """Return A (n x k) column by column where another matrix lies so, else row by row: as it is, or a copy."""
+    columns = other.flags.f_contiguous and not other.flags.c_contiguous
+    return by_rows(A.T).T if columns else by_rows(A)
+
+
 def by_rows(A: Array) -> Array:
     """Return A (n x k) row by row in memory: as it is, or a copy."""
     if A.flags.c_contiguous or A.ndim != 2:

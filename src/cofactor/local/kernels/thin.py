@@ -27,8 +27,9 @@ WIDTH = 4
 """Rows, or lines of a row, that are multiplied at once, each by up to five columns: registers have room for that."""
 PANEL = 1 << 18
 """Bytes of the factor that stay in the second cache while rows pass by."""
-ROWS = 128
-"""Rows of which a few lines each stay in the first cache for all columns of the codes; sums of them are added up."""
+ROWS, AHEAD = 64, 2
+"""Rows of which a few lines each stay in the first cache for all columns of the codes, and so many times as many lines
+that come next; sums of them are added up."""
 MANY, CHUNKS = 1 << 13, 4
 """So many rows are summed in so many chunks."""
 
@@ -60,17 +61,18 @@ def dot_block(out: Array, X: Array, H: Array, parts: list[tuple[Array, int, int]
         _dot_rows(X, some, out, first, last, 0, whole)
 
 
-def transpose_times_codes(X: Array, W: Array) -> Array:
-    """``W^T X`` (k x m); columns are shared."""
-    (n, m), k, codes = X.shape, W.shape[1], by_rows(W)
+def transpose_times_codes(X: Array, W: Array, index: Array | None = None) -> Array:
+    """``W^T X`` (k x m), or of rows ``index`` of X, where they are; columns are shared."""
+    (n, k), codes = W.shape, by_rows(W)
     sums = [(rows, no_sums(X, k)) for rows in chunks(n)]
 
     def some(start: int, stop: int) -> None:
-        for rows, out in sums:
-            _add_rows(X[rows], codes[rows], out, start, stop)
+        for rows, sums_of in sums:
+            of = (X[rows], None) if index is None else (X, index[rows])
+            _add_rows(*of, codes[rows], *sums_of, start, stop)
 
     over_rows(some, _tiles(X), n * k * WIDTH * LINE // X.itemsize)
-    return added([out for _, out in sums], m)
+    return added([sums_of for _, sums_of in sums])
 
 
 def chunks(n: int) -> list[slice]:
@@ -79,23 +81,29 @@ def chunks(n: int) -> list[slice]:
     return [slice(*pair) for pair in pairwise([0, *cuts, n])]
 
 
-def no_sums(X: Array, k: int) -> Array:
-    """Return sums of zero, k for each column of a whole number of tiles; the last tile ends with the columns of X."""
-    return np.zeros((k, _tiles(X) * WIDTH * LINE // X.itemsize), X.dtype)
+Sums = tuple[Array, Array]
+"""Sums of columns (k x m), and of the last tile of them, where it is not whole: it ends with the columns."""
 
 
-def add_block(out: Array, X: Array, W: Array) -> None:
+def no_sums(X: Array, k: int) -> Sums:
+    """Return sums of zero for the columns of X."""
+    return np.zeros((k, X.shape[1]), X.dtype), np.zeros((k, WIDTH * LINE // X.itemsize), X.dtype)
+
+
+def add_block(sums: Sums, X: Array, W: Array) -> None:
     """Add ``W^T X`` of a few rows to sums, by the calling thread: ``ROWS`` or a multiple of them, but for the last."""
-    _add_rows(X, W, out, 0, _tiles(X))
+    _add_rows(X, None, W, *sums, 0, _tiles(X))
 
 
-def added(parts: list[Array], m: int) -> Array:
+def added(parts: list[Sums]) -> Array:
     """Return the sums of all chunks (k x m), added in their order."""
-    out, *others = parts
-    for other in others:
+    out, last = parts[0]
+    for other, its_last in parts[1:]:
         out += other
-    whole = m // (tile := WIDTH * LINE // out.itemsize) * tile
-    return out if whole == m else np.concatenate([out[:, :whole], out[:, whole - m :]], axis=1)
+        last += its_last
+    if (left := out.shape[1] % last.shape[1]) > 0:
+        out[:, -left:] = last[:, -left:]
+    return out
 
 
 def _tiles(X: Array) -> int:
@@ -156,17 +164,27 @@ def _sums_of(columns: int) -> Any:
     """Return an instruction for some lines of rows of X and so many columns of W."""
 
     @intrinsic
-    def sums(_: Any, out: Any, c: Any, to: Any, W: Any, X: Any, offset: Any, first: Any, last: Any) -> Any:
-        """``out_(c + b) += sum_i W_(i, c + b) X_i`` over rows ``first:last``, from byte ``offset`` of X on."""
+    def sums(_: Any, out: Any, c: Any, to: Any, W: Any, X: Any, index: Any, at: Any, first: Any, last: Any) -> Any:
+        """``out_(c + b) += sum_i W_(i, c + b) X_i`` over ``i = first:last``, from byte ``at`` of X on.
+
+        Where ``index`` is no None, X_i is row ``index_i``. What comes in the rows is asked for, two lines of four at a
+        time: they are too many and too far apart for the processor to foresee.
+        """
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            made, c, to, codes, given, offset, first, last = args
+            made, c, to, codes, given, picked, offset, first, last = args
             whole, size, kinds, add = Lines(context, builder, X.dtype), c.type, signature.args, builder.add
             places = [place(context, builder, kinds[0], made, add(c, size(b)), to) for b in range(columns)]
             spots = [[add(row, size(LINE * a)) for a in range(WIDTH)] for row in places]
             totals = [[whole.sum() for _ in row] for row in spots]
+            numbers: Any = None if all_rows else context.make_array(kinds[5])(context, builder, picked)
+            pair = builder.urem(builder.udiv(c, size(5)), size(2))
+            coming = add(size(AHEAD * WIDTH * LINE), builder.mul(pair, size(2 * LINE)))
             with cgutils.for_range_slice(builder, first, last, size(1)) as (i, _):
-                row = place(context, builder, kinds[4], given, i, offset)
+                which = i if all_rows else builder.load(builder.gep(numbers.data, [i]))
+                row = place(context, builder, kinds[4], given, which, offset)
+                for a in range(2):
+                    whole.ask(add(row, add(coming, size(LINE * a))), to_write=False)
                 lines = [whole.load(add(row, size(LINE * a))) for a in range(WIDTH)]
                 code = place(context, builder, kinds[3], codes, i, builder.mul(c, size(whole.size)))
                 for b, its in enumerate(totals):
@@ -178,8 +196,8 @@ def _sums_of(columns: int) -> Any:
                     whole.store(builder.fadd(whole.load(spot), builder.load(one)), spot)
             return context.get_dummy_value()
 
-        n = types.intp
-        return types.void(out, n, n, W, X, n, n, n), generate
+        n, all_rows = types.intp, isinstance(index, types.NoneType)
+        return types.void(out, n, n, W, X, index, n, n, n), generate
 
     return sums
 
@@ -205,18 +223,19 @@ def _dot_rows(X: Array, H: Array, out: Array, first: int, last: int, start: int,
 
 
 @compiled(error_model="numpy", fastmath={"contract"})
-def _add_rows(X: Array, W: Array, out: Array, first: int, last: int) -> None:
-    """``out += W^T X`` in tiles ``first:last`` of columns; what does not fill the last one is at its end."""
+def _add_rows(X: Array, index: Array | None, W: Array, out: Array, end: Array, first: int, last: int) -> None:
+    """``out += W^T X``, or of rows ``index`` of X, in tiles ``first:last`` of columns; ``end`` is one in parts."""
     (n, k), tile = W.shape, WIDTH * LINE
     for start in range(0, n, ROWS):
         stop = min(start + ROWS, n)
         for to in range(first * tile, last * tile, tile):
             offset, c = min(to, X.shape[1] * X.itemsize - tile), 0
+            made, at = (out, to) if offset == to else (end, 0)
             while k - c >= 5:
-                _five_sums(out, c, to, W, X, offset, start, stop)
+                _five_sums(made, c, at, W, X, index, offset, start, stop)
                 c += 5
             while k - c >= 2:
-                _two_sums(out, c, to, W, X, offset, start, stop)
+                _two_sums(made, c, at, W, X, index, offset, start, stop)
                 c += 2
             if k > c:
-                _one_sum(out, c, to, W, X, offset, start, stop)
+                _one_sum(made, c, at, W, X, index, offset, start, stop)

@@ -55,11 +55,17 @@ def _turn_square(_: Any, to: Any, i: Any, j: Any, given: Any, p: Any, q: Any) ->
 
 @compiled(error_model="numpy")
 def turn_in(T: Array, F: Array, start: int, rows: int) -> None:
-    """``T = F[start : start + rows]^T``; F lies row by row.
+    """``T = F[start : start + rows]^T``; F lies row by row, or column by column, and then lines are copied.
 
     A loop of its own, one array at a time, takes half as long.
     """
     k, step = F.shape[1], LINE // F.itemsize
+    if F.flags.f_contiguous:
+        for j in range(k):
+            line, to = F.T[j, start : start + rows], T[j]
+            for r in range(rows):
+                to[r] = line[r]
+        return
     whole = rows // step * step if SQUARES and k >= step else 0
     for r in range(0, whole, step):
         for j in range(0, k, step):  # the last square ends with the row
@@ -72,8 +78,14 @@ def turn_in(T: Array, F: Array, start: int, rows: int) -> None:
 
 @compiled(error_model="numpy")
 def turn_out(F: Array, T: Array, start: int, rows: int, begin: int) -> None:
-    """``F[start : start + rows] = T[:, begin : begin + rows]^T``; F lies row by row."""
+    """``F[start : start + rows] = T[:, begin : begin + rows]^T``; F lies row by row, or column by column."""
     k, step = F.shape[1], LINE // F.itemsize
+    if F.flags.f_contiguous:
+        for j in range(k):
+            line, to = T[j, begin : begin + rows], F.T[j, start : start + rows]
+            for r in range(rows):
+                to[r] = line[r]
+        return
     whole = rows // step * step if SQUARES and k >= step else 0
     for r in range(0, whole, step):
         for j in range(0, k, step):
