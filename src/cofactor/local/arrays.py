@@ -114,11 +114,12 @@ def canonical(X: Data) -> Data:
     It is looked at anew: what a matrix remembers of itself is wrong where its indices were changed in place.
     """
     X = X if X.format in ("csr", "csc") else X.tocsr()
-    X = type(X)((X.data, X.indices, X.indptr), X.shape)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
+    seen = type(X)((X.data, X.indices, X.indptr), X.shape)
+    if seen.has_canonical_format:
+        return X
+    found = seen.copy()
+    found.sum_duplicates()
+    return found
 
 
 def _check_values(X: Data, values: Array, where: str, *, signed: bool) -> None:
