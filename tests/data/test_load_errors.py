@@ -1,11 +1,15 @@
 """Whatever is wrong with a file, the reader says so in one line that names it."""
 
 import gzip
+import json
+import os
+import pickle
 import sys
 import zipfile
 
 import anndata
 import h5py
+import numcodecs
 import numpy as np
 import pandas as pd
 import pytest
@@ -177,3 +181,47 @@ def test_sparse_index_out_of_bounds(tmp_path, blocks):
         file["X/indices"][5] = 1000
     with pytest.raises(DataError, match=r"x.h5ad: .*indices must be < 10"):
         load.read(path, blocks=blocks).X.row_squares()
+
+
+class Planted:
+    """What makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def in_plain(folder, text):
+    (folder / ".zarray").write_text(text)
+    return folder
+
+
+def in_obs(folder, text):
+    """Hide an array among the names of rows."""
+    adata = anndata.AnnData(np.ones((4, 3)))
+    with anndata.settings.override(zarr_write_format=2):
+        adata.write_zarr(folder)
+    (folder / ".zmetadata").unlink(missing_ok=True)
+    (folder / "obs" / "_index" / ".zarray").write_text(text)
+    return folder / "obs" / "_index"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("where", [in_plain, in_obs])
+@pytest.mark.parametrize(
+    "how", [{"compressor": {"id": "pickle"}}, {"filters": [{"id": "vlen-utf8"}, {"id": "pickle"}]}]
+)
+def test_code_in_a_zarr_folder_is_not_run(where, how, tmp_path, monkeypatch):
+    """Names of rows could be kept as pickles, which older editions of numcodecs (and newer ones where they are told to)
+    unpickle."""
+    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True, raising=False)
+    (tmp_path / "evil.zarr").mkdir()
+    array = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|O", "fill_value": "", "order": "C"}
+    text = json.dumps({**array, "compressor": None, "filters": [{"id": "vlen-utf8"}], **how})
+    chunks = where(tmp_path / "evil.zarr", text.replace("pickle", "p\\u0069ckle"))
+    (chunks / "0").write_bytes(pickle.dumps(Planted(tmp_path / "run")))
+    with pytest.raises(DataError, match="expected arrays of numbers and text, found pickles"):
+        load.read(tmp_path / "evil.zarr")
+    assert not (tmp_path / "run").exists()

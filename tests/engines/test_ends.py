@@ -16,11 +16,12 @@ from cofactor import FederatedNMF
 from cofactor.engines import ends
 from cofactor.engines.flare_format import unpack
 from cofactor.engines.host import Host
-from cofactor.engines.secure import new_keys
+from cofactor.engines.secure import SecureSession, new_keys
 from cofactor.jobs.config import Config
 from cofactor.jobs.job import fit
 from cofactor.methods import catalog
 from cofactor.privacy.errors import ShapeError
+from cofactor.report.html import render
 from cofactor.types import Message
 
 
@@ -92,3 +93,34 @@ def test_clients_of_a_federation_say_no_errors_under_masks(tmp_path: Path) -> No
     assert len(plain.evaluation().clients) == len(NAMES)
     assert not any(b"tally" in frame for frame in heard)
     assert all(unpack(frame).get("no") is None for frame in heard)
+
+
+@pytest.mark.parametrize("number", [-1000.0, 7.0, 1e9, None])
+def test_numbers_that_nobody_can_have_found_do_not_lose_a_run_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: float | None
+) -> None:
+    """Under masks nobody can say who has lied: the run has no errors then, and its factor all the same."""
+    honest, told = ends.told, []
+
+    def lies(found: Any) -> Message:
+        told.append(found)
+        message = honest(found)
+        if len(told) != 2:
+            return message
+        size = message.arrays["found"].shape
+        wrong = 1e6 * np.random.default_rng(0).normal(size=size) if number is None else np.full(size, number)
+        return Message({"found": wrong})
+
+    monkeypatch.setattr(ends, "told", lies)
+    folder, _ = federation(tmp_path, [X / 10 for X in blocks()], terms_of(secure=True, method="exact"))
+    assert len(told) == 4
+    assert folder.evaluation().error is None
+    assert np.isfinite(folder.factor()[0]).all()
+    render(folder.path)
+
+
+def test_a_run_of_which_too_few_are_left_in_the_end_is_done_all_the_same(tmp_path: Path, files: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SecureSession, "_found", lambda session: [])
+        folder = fit(Config(files, 3, secure=True, rounds=3, tol=0.0), tmp_path / "run")
+    assert folder.evaluation().error is None

@@ -249,6 +249,11 @@ REFUSING = [
     ("epsilon = 0.5", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6}, "epsilon"),
     ("total_epsilon = 0.5", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6}, "total"),
     ("private = true", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6, "insecure_noise_seed": 1}, "private"),
+    (
+        "private = true",
+        {"method": "dp-moments", "epsilon": 1e9, "delta": 1e-6},
+        "limits",
+    ),  # which hides nothing, either
     ("epsilon = 1.0", {"method": "dp-moments", "epsilon": 1.0, "delta": 0.999}, "delta"),  # which hides nothing
     ("least_rows = 31", {"method": "dp-moments", "epsilon": 1e9, "delta": 1e-6}, "limits"),
     ("least_rows = 31", {"method": "dp-moments", "epsilon": 1.0, "delta": 1e-6, "insecure_noise_seed": 1}, "rows"),

@@ -13,7 +13,7 @@ REFUSALS = {
     "rows": "it has fewer rows than its policy asks for",
     "epsilon": "its policy does not allow so large an epsilon for one run",
     "delta": "its policy does not allow so large a delta for one run",
-    "limits": "its policy asks for a number of rows, which noise keeps to itself: it needs a largest epsilon, too",
+    "limits": "its policy asks for noise, or for rows that noise keeps to itself: it needs a largest epsilon, too",
     "total": "its policy does not allow more: what all runs together have cost is too much",
     "private": "its policy allows private runs only",
     "secure": "its policy asks for secure summation",

@@ -23,7 +23,7 @@ least_rows = 1                     # refuse runs without noise if the data have 
 # epsilon = 1.0                    # largest epsilon of one run; those without noise are then refused, too
 # total_epsilon = 3.0              # largest sum of the epsilons of all runs
 delta = 1e-5                       # largest delta of one run, where there is a largest epsilon
-private = false                    # true: only runs with an epsilon
+private = false                    # true: only runs with an epsilon; it needs a largest one, above
 # ledger = "site.jsonl"            # charge private runs here, too (`cofactor ledger new HOME/site.jsonl`)
 secure = false                     # true: only runs with secure summation
 keys = false                       # true: secure summation only with keys that clients have exchanged (HOME/keys)
@@ -88,7 +88,7 @@ class Policy:
             if self.private or limits:
                 raise Refused("private")
             return
-        if self.least_rows > 1 and not limits:  # else any epsilon would do to get around it
+        if (self.private or self.least_rows > 1) and not limits:  # else any epsilon would do to get around it
             raise Refused("limits")
         if not within(config.privacy.delta, self._most_delta):
             raise Refused("delta")

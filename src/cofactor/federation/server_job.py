@@ -20,6 +20,7 @@ from cofactor.engines.flare import Flare
 from cofactor.engines.flare_clients import Clients, Wire
 from cofactor.engines.flare_format import FormatError
 from cofactor.engines.flare_refusals import PAUSED, LeftOut, Refused, Short, Unfit
+from cofactor.engines.flare_replies import SQUARED
 from cofactor.engines.secure import in_words
 from cofactor.federation import going_on, questions
 from cofactor.federation.features import Common, Said
@@ -255,7 +256,7 @@ class _Reading:
         return True
 
     def _describes(self, summary: Message | None) -> bool:
-        """Whether passports can be made of this: r parts of its own, and how the k shared ones are used."""
+        """Whether passports can be made of this: r parts of its own, and how the k shared ones are used, all >= 0."""
         if summary is None:
             return True
         k, r = self.method.rank, len(np.atleast_1d(summary.arrays.get("factor", 0)))
@@ -264,7 +265,10 @@ class _Reading:
             check_message(summary, schema, client=0, t=0)
         except ClientError:
             return False
-        return all(a.dtype.kind == "f" for a in summary.arrays.values())
+        arrays = summary.arrays.values()
+        return r > 0 and all(
+            a.dtype.kind == "f" and 0 <= a.min(initial=0) <= a.max(initial=0) <= SQUARED for a in arrays
+        )
 
 
 def _few(numbers: Array) -> bool:

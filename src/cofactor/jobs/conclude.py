@@ -45,11 +45,20 @@ class Finding(NamedTuple):
         return np.concatenate([[1.0, float(len(self.tally))], self.tally, held])
 
     @classmethod
-    def of_all(cls, sums: Array) -> Finding:
-        """Return the finding of all clients together, from the sum of theirs; their rows are not known."""
-        clients, said, *numbers = sums
-        size = round(said / clients)
-        return cls("", 0, np.array(numbers[:size]), held=np.array(numbers[size:]) if len(numbers) > size else None)
+    def of_all(cls, sums: Array, kind: Kind) -> Finding | None:
+        """Return the finding of all clients together, from the sum of theirs; their rows are not known.
+
+        None where it is none of this kind of data: under masks nobody can say who has lied, and the factor is there.
+        """
+        try:
+            clients, said, *numbers = sums
+            size = round(said / clients)
+            held = np.array(numbers[size:]) if len(numbers) > size else None
+            found = cls("", 0, np.array(numbers[:size]), held=held)
+            kind.score(found.tally)
+        except (ValueError, TypeError, ArithmeticError):
+            return None
+        return found
 
 
 @dataclass(frozen=True)

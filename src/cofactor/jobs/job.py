@@ -279,7 +279,9 @@ def _write(job: Job, folder: RunFolder, outcome: Run, *, ends: Mapping[str, Any]
         folder.write_json("privacy.json", spent)
         result = replace(ending(outcome, job.names), privacy=spent, remark=outcome.remark or job.foreseen or None)
     else:
-        findings = [Finding.of_all(sums) for sums in outcome.findings] if job.config.apart else outcome.findings
+        findings = outcome.findings
+        if job.config.apart:
+            findings = [one for sums in findings if (one := Finding.of_all(sums, job.kind)) is not None]
         found = passports(findings, outcome, names=names, seed=config.seed)
         if found:
             folder.write_json("passports.json", [passport_record(p, best) for p in found])

@@ -171,7 +171,7 @@ def passports(findings: Sequence[Finding], outcome: Run, *, names: list[str] | N
     Of a run that was resumed in its last rounds, drift is not known: this process has not seen their factors.
     """
     messages = [found.summary for found in findings if found.summary is not None]
-    if len(messages) < len(findings):
+    if not messages or len(messages) < len(findings):
         return []
     seen = outcome.recent if len(outcome.recent) >= min(len(outcome.history), LAST_ROUNDS) else None
     return assemble(messages, outcome.factor, history_factors=seen, feature_names=names, seed=seed)

@@ -114,12 +114,17 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
 
 
 def canonical(X: Data) -> Data:
-    """Return a CSR or CSC matrix that has its cells in order and none of them twice; X itself is never changed."""
+    """Return a CSR or CSC matrix that has its cells in order and none of them twice; X itself is never changed.
+
+    It is looked at anew: what a matrix remembers of itself is wrong where its indices were changed in place.
+    """
     X = X if X.format in ("csr", "csc") else X.tocsr()
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
+    seen = type(X)((X.data, X.indices, X.indptr), X.shape)
+    if seen.has_canonical_format:
+        return X
+    found = seen.copy()
+    found.sum_duplicates()
+    return found
 
 
 def _check_values(X: Data, values: Array, where: str, *, signed: bool) -> None:

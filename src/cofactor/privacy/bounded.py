@@ -62,8 +62,10 @@ def scales_of(X: Data, bound: float | None) -> Scales:
     """Return what brings each row into the unit ball (n), for every finite row of any size.
 
     Squares of entries near 1e-162 vanish and those near 1e155 overflow (1e-23 and 1e19 in single precision), so that
-    rows whose sum of squares is out of the ordinary are divided by their largest entry first.
+    rows whose sum of squares is out of the ordinary are divided by their largest entry first. Of a cell that is stored
+    in parts it is their sum that is squared.
     """
+    X = arrays.canonical(X) if sparse.issparse(X) else X
     with np.errstate(over="ignore", under="ignore"):
         squares = arrays.row_squares(X)
     top, ordinary = np.ones(len(squares)), (squares > LEAST) & (squares < MOST)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,7 @@ def read_h5ad(path: Path, options: Options) -> Table:
 
 def read_zarr(path: Path, options: Options) -> Table:
     """Read a ``.zarr`` folder: an anndata one, a plain 2-D array, or a group with one (``key``, ``X`` or the only)."""
+    _check_codecs(path)
     with open_zarr(path) as store:
         annotated = "obs" in store and "var" in store if hasattr(store, "array_keys") else False
         if options.layer is not None and not annotated:
@@ -42,6 +45,17 @@ def read_zarr(path: Path, options: Options) -> Table:
                 f"{did_you_mean(key, found)}"
             )
         return Table(_dense(store[key], path, options, name=key, open=open_zarr))
+
+
+def _check_codecs(path: Path) -> None:
+    """Refuse arrays that are kept as pickles: libraries of some editions run the code in those that they read."""
+    for folder, below, files in os.walk(path):
+        for name in sorted({".zarray", ".zmetadata"}.intersection(files)):
+            told = json.loads(Path(folder, name).read_text(encoding="utf-8"))
+            if '"id": "pickle"' in json.dumps(told):  # however it was spelt
+                raise DataError(f"{Path(folder, name)}: expected arrays of numbers and text, found pickles.")
+        if ".zarray" in files:  # what is below are chunks
+            below.clear()
 
 
 @contextmanager
