@@ -99,10 +99,10 @@ LIMITS = """## Where the limits are
 - Restarts on summaries went on one by one, and half of their time was waiting for the last step of a sweep. Eight side
   by side, one in each lane of a register, took `digits` from 64 to 54 ms (one client 29 to 26).
 - One client finds singular vectors by itself, and uploads parts of them once: directions turn twice at an eighth of its
-  rows, once at four million of its cells, and once at all. Five rounds of sums, which it took before, cost 1.5 to 3
-  times as much (`mnist` 82 ms of the processor and 44, `gene_all_aml` 4.2 and 1.8, text of 18 847 documents 52 and 26).
-  Over 44 default fits (11 sets, rank 4 to 25) it ends on average .03 % lower than from these sums, at worst .48 %
-  higher, in .88 of the time.
+  rows, once at four million of its cells, and once at all. That takes as long as 1.8 to 4.3 rounds on the sets above;
+  the five rounds of sums that it took before as long as 3.5 to 7.5 (of text of 18 847 documents 2.1 and 4.9, of `mnist`
+  2.2 and 5.0, of `gene_all_aml` 2.8 and 7.5). Over 44 default fits (11 sets, rank 4 to 25) it ends on average .03 %
+  lower than from these sums, at worst .48 % higher, in .88 of the time.
 - In which minimum a fit of text ends is decided by little. Of starts by 60 seeds, all as near to the singular vectors,
   29 led `bbc_news` to scikit-learn's error within 60 rounds, 12 of these tf-idf too, three of them also counts; these
   three did so on all other sets, and the start draws from the first. Other fits end some hundredths of a percent above.

@@ -5,6 +5,9 @@ import pytest
 from scipy import sparse
 
 from cofactor import FederatedNMF, run
+from cofactor.data import load
+from cofactor.data.formats.row_blocks import RowBlocks
+from cofactor.engines.checkpoint import Checkpoint
 from cofactor.local.stats import normalize
 from cofactor.methods import catalog
 from cofactor.methods.build import Facts, build
@@ -55,6 +58,25 @@ def test_it_looks_at_some_rows_first_and_comes_as_near_on_noisy_data(rng):
 def test_what_several_clients_find_by_themselves_does_not_add_up(X):
     with pytest.raises(CofactorError, match="start 'own' is for one client"):
         run(catalog.make("exact", 3, start="own"), [X[:30], X[30:]])
+
+
+def test_under_masks_one_client_sends_what_it_sent():
+    made = build("exact", 4, Plan(secure=True), Facts(1, NARROW, 900))[0]
+    assert made == catalog.make("exact", 4, start="moments")
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_a_run_goes_on_after_it_to_the_same_result(X, tmp_path, end):
+    method, saved = catalog.make("exact", 4, start="own"), Checkpoint(tmp_path / "saved")
+    run(method, [X], rounds=5, checkpoint=saved, callbacks=[lambda line, shared: line.round == end])
+    assert np.array_equal(run(method, [X], rounds=5, checkpoint=saved).factor, run(method, [X], rounds=5).factor)
+
+
+def test_of_rows_on_disk_it_finds_the_same(rng, tmp_path):
+    X = rng.uniform(size=(1200, 6)) ** 3 @ rng.uniform(size=(6, 40)) ** 3
+    np.save(tmp_path / "rows.npy", X)
+    held = RowBlocks(load.read(str(tmp_path / "rows.npy"), blocks=True).X.source, block_bytes=1 << 16)
+    assert run(Own(4), [held]).factor == pytest.approx(run(Own(4), [X]).factor, abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
