@@ -32,6 +32,7 @@ ROUNDS = 12
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "exact": [
+        {"start": "own"},
         {"start": "svd"},
         {"start": "moments"},
         {"start": "lap"},
@@ -88,9 +89,9 @@ def word(size: int, rank: int, features: int) -> str:
 
 
 def messages(
-    method: Method, *, boolean: bool, features: int = FEATURES
+    method: Method, *, boolean: bool, features: int = FEATURES, clients: int = 2
 ) -> list[Any]:
-    """Run a method over two small float32 clients; return the first client's message of every round."""
+    """Run a method over small float32 clients; return the first client's message of every round."""
     if boolean:
         X = synthetic.tiles(
             80, features, method.rank, width=(0.2, 0.4), noise=0.0
@@ -104,17 +105,17 @@ def messages(
     sent: list[Any] = []
     run(
         method,
-        Xs,
+        Xs[:clients],
         rounds=method.rounds or ROUNDS,
         watch=lambda t, answers: sent.append(answers[0].message),
     )
     return sent
 
 
-def phases(method: Method, *, boolean: bool) -> list[Phase]:
+def phases(method: Method, *, boolean: bool, clients: int = 2) -> list[Phase]:
     """Group the rounds of a method by what a client sends in them; names and shapes are those of its schema."""
     found: dict[tuple[Array, ...], list[int]] = {}
-    sent = messages(method, boolean=boolean)
+    sent = messages(method, boolean=boolean, clients=clients)
     for t, message in enumerate(sent):
         arrays = tuple(
             Array(
@@ -250,7 +251,8 @@ def traffic(names: list[str], *, boolean: bool) -> str:
             small, large = (
                 catalog.make(name, rank, **options) for rank in (RANK, EXAMPLE_RANK)
             )
-            found = phases(small, boolean=boolean)
+            clients = 1 if options.get("start") == "own" else 2
+            found = phases(small, boolean=boolean, clients=clients)
             key = tuple((phase, _example(large, phase)) for phase in found)
             labels = grouped.setdefault(key, [])
             if f"`{name}`" not in labels:

@@ -14,7 +14,7 @@ from cofactor.local import arrays
 from cofactor.local.kernels import descent, one_pass
 from cofactor.local.space import NonNegative
 from cofactor.methods.one_shot import OneShot, Summarized
-from cofactor.methods.spanned import Spanned
+from cofactor.methods.spanned import Own, Spanned
 from cofactor.methods.summed import Summed
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
@@ -22,7 +22,7 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "products with the data": [(arrays, "times_factor"), (arrays, "times_codes")],
     "sweeps, and what they are extrapolated to": [(descent, name) for name in ("hals", "hals_ahead", "extrapolate")],
     "both in one pass over the rows": [(one_pass, "improve")],
-    "start, the rest of it": [(of, name) for of in (Spanned, OneShot) for name in ("step", "aggregate")]
+    "start, the rest of it": [(of, name) for of in (Spanned, Own, OneShot) for name in ("step", "aggregate")]
     + [(Summarized, "aggregate")],
     "clients, the rest of rounds": [(Summed, name) for name in ("join", "step", "steps")],
     "server, the rest of rounds": [(Summed, "aggregate")],

@@ -20,7 +20,7 @@ from cofactor.methods.beta import divergent
 from cofactor.methods.integrated import Integrated
 from cofactor.methods.one_shot import OneShot, Summarized
 from cofactor.methods.raced import Chosen
-from cofactor.methods.spanned import Spanned
+from cofactor.methods.spanned import Own, Spanned
 from cofactor.methods.staged import KEPT, Staged
 from cofactor.methods.summed import NARROW, Summed
 from cofactor.methods.twin import ROUNDS, Twin
@@ -59,12 +59,13 @@ def exact(
 ) -> Method:
     """The pooled answer from sums of statistics, after a one-upload start.
 
-    ``start`` is "summaries" (fewest rounds), "svd" (cheapest: see :func:`of_one_client`), "moments" or "lap" (when only
-    sums may be seen) or "random". Where clients lack features, ``groups`` is :func:`cofactor.local.columns.groups` of
-    theirs, and the start is random. ``sweeps`` of a half-step are 8, or 4 from 2000 features on. Penalties are
-    ``(l1, l2)``, of every code for each feature, and of every entry of the factor for each row; ``overlap`` is
-    that of components that are used in the same rows for the same features: with one, "svd" is "summaries", and a
-    large one begins with a few rounds of a larger one yet, in which every row has one component.
+    ``start`` is "summaries" (fewest rounds), "own" (for one client: see :func:`of_one_client`), "svd" (the same from
+    sums), "moments" or "lap" (when only sums may be seen) or "random". Where clients lack features, ``groups`` is
+    :func:`cofactor.local.columns.groups` of theirs, and the start is random. ``sweeps`` of a half-step are 8, or 4 from
+    2000 features on. Penalties are ``(l1, l2)``, of every code for each feature, and of every entry of the factor for
+    each row; ``overlap`` is that of components that are used in the same rows for the same features: with one, "own"
+    and "svd" are "summaries", and a large one begins with a few rounds of a larger one yet, in which every row has one
+    component.
     """
     held = Penalties(Penalty(*codes_penalty), Penalty(*factor_penalty), overlap)
     update = HALS(sweeps) if sweeps else None
@@ -72,7 +73,7 @@ def exact(
     if overlap >= LARGE:
         apart = replace(method, penalties=replace(held, overlap=max(overlap, ALONE)), rounds=PARTED)
         method = Staged(apart, PARTED, method)
-    start = "summaries" if overlap and start == "svd" else start
+    start = "summaries" if overlap and start in ("own", "svd") else start
     return _started("random" if groups is not None else start, method, local_rank=local_rank, restarts=restarts)
 
 
@@ -85,7 +86,7 @@ def of_one_client(rank: int, rows: int | None, features: int | None) -> dict[str
     """
     narrow = features is not None and features < NARROW
     few = rows is not None and rows < ROWS_PER_COMPONENT * LOCAL * rank
-    return {"restarts": RESTARTS_ALONE} if narrow and not few else {"start": "svd"}
+    return {"restarts": RESTARTS_ALONE} if narrow and not few else {"start": "own"}
 
 
 def _started(
@@ -93,9 +94,10 @@ def _started(
 ) -> Method:
     """Return the method after a start by name."""
     rank = method.rank
-    starts: dict[str, Callable[[], Summarized | Spanned | OneShot | Twin | None]] = {
+    starts: dict[str, Callable[[], Summarized | Spanned | Own | OneShot | Twin | None]] = {
         "summaries": lambda: _start(rank, local_rank or LOCAL * rank, restarts),
         "svd": lambda: Spanned(rank),
+        "own": lambda: Own(rank),
         "moments": lambda: Twin(rank, Alone(Summed(rank), ROUNDS)),
         "lap": lambda: OneShot(rank, Alone(Summed(rank)), Mean(), align=Lap(), passes=3),
         "random": lambda: None,

@@ -1,4 +1,4 @@
-"""A start from sums: parts of the leading singular vectors of all rows, whoever holds them."""
+"""Starts at parts of the leading singular vectors of all rows: from sums, whoever holds them, or of one client."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 from cofactor.local import arrays
 from cofactor.local.init import random_factor
 from cofactor.local.placed import to_host
+from cofactor.local.singular import BESIDE, leading, parts
 from cofactor.local.stats import normalize
-from cofactor.method import total
+from cofactor.method import Traits, total
 from cofactor.methods.from_sums import FromSums
 from cofactor.methods.refusals import START
 from cofactor.types import Array, CofactorError, Data, Local, Message, Shared
 
-POWERS, BESIDE = 4, 10
-"""Rounds in which directions turn to the leading singular vectors, and how many there are beside those of the rank.
+POWERS = 4
+"""Rounds in which directions turn to the leading singular vectors.
 
 Of 49 fits of stored data (128 features and more, several ranks) twelve ended above scikit-learn's error with two
 rounds, five with four; with three, and four directions beside, twelve, too: the last vectors are then too far off.
@@ -69,7 +70,41 @@ class Spanned(FromSums):
         dtype, energy = sums.dtype("sides"), shared.memory["energy"]
         along, vectors = np.sqrt(np.maximum(to_host(sums.arrays["sides"]), 0)), shared.extra["directions"]
         there = energy > 10 * np.finfo(dtype).eps * energy[0]
-        return shared._replace(factor=_whole(_parts(vectors, along) * there[:, None], self.rank))
+        return shared._replace(factor=_whole(parts(vectors, along) * there[:, None], self.rank))
+
+
+@dataclass(frozen=True)
+class Own(FromSums):
+    """One client finds the leading singular vectors of its rows by itself, and uploads the same parts of them, once.
+
+    Nobody is there from whom its rows could be kept in the meantime: rounds would only cost it more.
+    """
+
+    refusal = START
+    rounds = 1
+    traits = Traits()
+
+    def schema(self, n_features: int, t: int) -> dict[str, tuple[int, ...]]:
+        """``factor`` (k x m)."""
+        return {"factor": (self.rank, n_features)}
+
+    def start(self, n_features: int, rng: np.random.Generator, factor: Array | None = None) -> Shared:
+        """Begin with nothing."""
+        if factor is not None:
+            raise CofactorError("a factor of singular vectors takes no start: it comes from the rows alone.")
+        return Shared(np.zeros((self.rank, n_features)))
+
+    def step(self, data: Data, shared: Shared, local: Local, t: int, rng: np.random.Generator) -> tuple[Local, Message]:
+        """Send the parts."""
+        vectors, sides = leading(data, self.rank)
+        H = _whole(parts(vectors, np.sqrt(sides)), self.rank)
+        return local, Message({"factor": H.astype(data.dtype, copy=False)}, data.shape[0])
+
+    def aggregate(self, shared: Shared, messages: list[Message], t: int) -> Shared:
+        """Begin there; what several clients find by themselves does not add up."""
+        if len(messages) > 1:
+            raise CofactorError(f"start 'own' is for one client. Found {len(messages)}: 'summaries' is for several.")
+        return Shared(messages[0].arrays["factor"])
 
 
 def _orthogonal(span: Array) -> Array:
@@ -91,17 +126,6 @@ def _leading(directions: Array, span: Array) -> Array:
     """
     moment = np.asarray(directions, np.float64) @ span.T
     return np.linalg.eigh(moment + moment.T)[1].T[::-1] @ span
-
-
-def _parts(vectors: Array, along: Array) -> Array:
-    """Return the stronger part of every vector.
-
-    A part with its side of the rows, ``along`` (2 x k), holds ``|[X v]_+| |[v]_+|``. The first vector has one sign.
-    """
-    vectors = np.vstack([np.abs(vectors[:1]), vectors[1:]])
-    sides = np.stack([np.maximum(vectors, 0), np.maximum(-vectors, 0)])
-    held = along * np.sqrt(np.einsum("skm,skm->sk", sides, sides))
-    return sides[np.argmax(held, axis=0), np.arange(len(vectors))]
 
 
 def _whole(H: Array, rank: int) -> Array:
