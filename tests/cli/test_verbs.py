@@ -1,7 +1,9 @@
 """What comes after a fit: new rows, errors, passports, ranks, and what is said where there is no answer."""
 
+import io
 import json
 import re
+import sys
 from importlib.metadata import version
 
 import numpy as np
@@ -11,6 +13,7 @@ from scipy.optimize import nnls
 from tests.helpers.command import cofactor
 
 from cofactor import FederatedNMF
+from cofactor.cli import main
 from cofactor.data import synthetic
 
 
@@ -154,3 +157,17 @@ def test_a_run_on_common_features_transforms_its_own_inputs(hospitals, tmp_path)
             cofactor("transform", how, file, "-q", cwd=tmp_path)
             own = np.load(tmp_path / how / "clients" / name / "codes.npy")
             np.testing.assert_allclose(np.load(tmp_path / "codes.npy"), own, atol=1e-5)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_names_are_printed_where_the_locale_has_no_letters_for_them(tmp_path, monkeypatch, encoding):
+    """A run that was complete ended in a traceback, and a table of titles in nothing else."""
+    np.save(tmp_path / "\u6620\u753b.npy", np.random.default_rng(0).random((20, 6)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["cofactor", "fit", "\u6620\u753b.npy", "-k", "2", "--out", "run"])
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding, write_through=True))
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert not done.value.code
+    assert rb"\u6620\u753b" in printed.getvalue()

@@ -167,6 +167,23 @@ def test_mistakes(home):
         forget(home / "two", "bob")
 
 
+def test_files_of_somebody_else_are_not_deleted(home):
+    """Notes in a run folder were gone; a copy of the run called run.old was in the way after all work was done."""
+    folder = fit(Config(files(home, *NAMES), 3, method="oneshot", prepare="library"), home / "run")
+    cofactor("report", "run", cwd=home)
+    cofactor("rank", *files(home, *NAMES), "-k", "2:3", "--out", "run", "--quiet", cwd=home)
+    (home / "run.old").mkdir()
+    (home / "run.old" / "notes.txt").write_text("of the copy")
+    (folder.path / "notes.txt").write_text("mine")
+    with pytest.raises(CofactorError, match=r"run: expected only what the run has written, found 'notes.txt'; "):
+        forget(home / "run", "bob")
+    (folder.path / "notes.txt").rename(home / "notes.txt")
+    forget(home / "run", "bob")
+    forget(home / "run", "carol")
+    assert (home / "run.old" / "notes.txt").read_text() == "of the copy"
+    assert not list(home.glob("run.forgetting*"))
+
+
 @pytest.mark.parametrize("method", ["exact", "oneshot"])
 def test_an_audit_finds_nothing_wrong_with_a_run_that_has_forgotten(home, method):
     """Rounds that went on from a factor have no uploads: the audit took their sums for what nobody had declared."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 
@@ -18,6 +19,8 @@ def main() -> None:
         sys.exit(f"cofactor: the command line needs {error.name}; install it with: pip install 'cofactor[cli]'")
     from cofactor.types import CofactorError
 
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names hold what the locale may have no letters for
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings():
             if "--debug" not in sys.argv:

@@ -16,7 +16,7 @@ from cofactor.federation.terms import RunTerms
 from cofactor.files import resuming
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
-from cofactor.jobs.forget import check_client, swap, way
+from cofactor.jobs.forget import check_client, check_others, swap, way
 from cofactor.types import CofactorError
 
 
@@ -76,6 +76,7 @@ def _reach(federation: Federation) -> None:
 def _again(known: Driver, terms: RunTerms) -> RunFolder:
     """Run what goes on from a run, put it in its place, and delete what the server has stored of the jobs before."""
     out = known.out.resolve()
+    check_others(out)
     made = out.with_name(f"{out.name}.again")
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir()

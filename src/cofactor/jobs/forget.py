@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from cofactor.jobs.job import Job, carry, describe, prepare
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import file_names
 from cofactor.methods import catalog
-from cofactor.types import CofactorError
+from cofactor.types import CofactorError, few
 
 BEFORE = "forgotten"
 """Folder in a run folder: manifest and ledger of what the run was before, which stay true.
@@ -32,6 +33,12 @@ They name the client that was forgotten, and must: whoever has to show that it w
 nothing else. The chains of the ledger begin at the whole manifest. What was computed from its rows (factor, uploads,
 codes, losses of the rounds) is not kept.
 """
+OF_A_RUN = re.compile(
+    r"(manifest|evaluation|passports|privacy|arrivals|federation|settled|rank)\.json|(history|ledger|charges|events)\.jsonl"
+    r"|(factor|preparation|uploads|checkpoint.*)\.npz|(factor|markers)\.tsv|run\.toml|report\.html|rank\.png|clients"
+    rf"|{BEFORE}|.*\.(part|lock|seal)"
+)
+"""Names of what this package writes into a run folder; all of it is made anew."""
 MERGED = "was forgotten: the uploads of the others were merged anew, and its own was deleted"
 CONTINUED = "was forgotten: rounds went on over the statistics of the others"
 WORDS = "a client of it cannot be taken out again. Only a new run without it forgets"
@@ -96,6 +103,7 @@ def forget(out: Path, client: str, *, callbacks: Sequence[Callback] = ()) -> Run
     """
     folder = RunFolder.open(out)
     with folder.held():
+        check_others(out)
         folder.evaluation()  # says what to do where a run has not ended
         config, how = folder.config(), way(began(folder))
         others = without(config, [line.client for line in folder.inputs()], client)
@@ -133,6 +141,16 @@ def check_client(names: Sequence[str], client: str) -> None:
         raise CofactorError(f"expected at least two clients besides {client!r}, found {len(names) - 1}: start anew.")
 
 
+def check_others(out: Path) -> None:
+    """Refuse to make a folder anew that holds files of somebody else: they would be deleted with it."""
+    others = sorted(path.name for path in out.iterdir() if not OF_A_RUN.fullmatch(path.name))
+    if others:
+        raise CofactorError(
+            f"{out}: expected only what the run has written, found {few(list(map(repr, others)), 3)}; all files of "
+            "this folder are deleted, and made anew. Move yours elsewhere, or delete what tells of the client."
+        )
+
+
 def event(client: str, how: str) -> dict[str, str]:
     """Return the line that says so."""
     return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "client": client, "what": how}
@@ -154,7 +172,8 @@ def keep_before(old: Path, new: Path, happened: Sequence[dict[str, Any]]) -> Non
 
 def swap(new: Path, out: Path) -> None:
     """Put the new folder in the place of the old one, which is deleted."""
-    old = out.with_name(f"{out.name}.old")
+    old = new.with_name(f"{new.name}.old")
+    shutil.rmtree(old, ignore_errors=True)  # of somebody who was killed in the next lines
     os.rename(out, old)
     os.rename(new, out)
     shutil.rmtree(old)
