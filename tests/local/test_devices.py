@@ -176,6 +176,19 @@ def test_rounds_of_kullback_leibler_keep_rows_and_codes_there():
         np.testing.assert_allclose(b @ there.factor, a @ here.factor, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("name", "beta"), [("exact", 0), ("exact-beta", 1)])
+@pytest.mark.parametrize("clients", [1, 3])
+def test_a_default_start_there_is_that_in_memory(name, beta, clients):
+    """It takes the best of many restarts, several of which are as good as each other."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        M = 3 * rng.gamma(0.3, 1, (600, 12)) @ rng.gamma(0.3, 1, (12, 150))
+        X = (rng.poisson(M) if beta else M * rng.gamma(10, 0.1, M.shape)).astype(np.float32)
+        Xs = np.array_split(X, clients)
+        here, there = (run(catalog.make(name, 12), Xs, rounds=2, engine=Inline(device=d)) for d in (None, "cpu"))
+        assert np.linalg.norm(there.factor - here.factor) < 1e-4 * np.linalg.norm(here.factor)
+
+
 def test_rows_of_a_private_run_are_in_memory():
     """Whether they fit on a device, and in which type they are held there, depends on them."""
     X = np.random.default_rng(0).random((20, 5))

@@ -6,6 +6,7 @@ import pytest
 from cofactor import run
 from cofactor.combine import summaries
 from cofactor.local import unions
+from cofactor.local.brief import Brief
 from cofactor.local.descents import Descents
 from cofactor.local.refit import refit
 from cofactor.local.stacked import Stacked, stacked
@@ -146,3 +147,25 @@ def test_a_run_ends_as_it_does_alone_whatever_is_beside_it(union):
         alone = Descents.of(held, [start]).advance(ROUNDS)
         np.testing.assert_array_equal(alone.F[0], together.F[i])
         assert alone.loss[0] == together.loss[i]
+
+
+def counted(seed):
+    """Counts of a few programs at one or three clients, in single precision."""
+    rng = np.random.default_rng(seed)
+    n, m, k = rng.integers(200, 600), rng.integers(60, 200), int(rng.integers(4, 16))
+    X = rng.poisson(3 * rng.gamma(0.3, 1, (n, k)) @ rng.gamma(0.3, 1, (k, m))).astype(np.float32)
+    return [X] if seed % 2 else np.array_split(X, 3), k
+
+
+@pytest.mark.parametrize("iterations", [0, 200])
+def test_rounding_does_not_choose_among_starts_that_end_in_one_minimum(iterations):
+    """As on another processor, or on a device; what such changes grow to on the way to a minimum is far less."""
+    apart, rng = [], np.random.default_rng(0)
+    for seed in range(12):
+        Xs, k = counted(seed)
+        own = [Brief(6, 1024)(X, 2 * k, np.random.default_rng(j)) for j, X in enumerate(Xs)]
+        union = [summaries.summarize(W, H, square=float((X**2).sum())) for X, (W, H) in zip(Xs, own)]
+        rounded = [s._replace(factor=s.factor * rng.uniform(1 - 1e-6, 1 + 1e-6, s.factor.shape)) for s in union]
+        a, b = (search(u, k, seed=0, restarts=24, iterations=iterations).factor for u in (union, rounded))
+        apart.append(np.linalg.norm(a - b) / np.linalg.norm(a))
+    assert max(apart) < 1e-3

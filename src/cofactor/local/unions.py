@@ -101,7 +101,7 @@ def _on_all(seen: Stacked, found: Descents, iterations: int, *, renews: bool) ->
     reduced, settling = found.union, SETTLING if iterations else BRIEFLY
     last, longer = (LAST, 2 * SHORT) if iterations else (1, TAKEN)
     whole = found if reduced is seen else Descents(seen, found.F[:last]).advance(longer)
-    first = int(np.argmin(whole.loss))
+    first = int(whole.ranked()[0])
     found = found.some([first, *(i for i in range(len(found.F)) if i != first)])
     best = kept = whole.some([first])
     if renews:
@@ -158,7 +158,7 @@ def _finalists(union: Stacked, rank: int, rng: np.random.Generator, restarts: in
 def _advanced(runs: Descents, iterations: int) -> Descents:
     """Let every run go on; return them, the best first."""
     whole = advanced(runs, iterations)
-    return whole.some(np.argsort(whole.loss, kind="stable"))
+    return whole.some(whole.ranked())
 
 
 def _start(union: Stacked, weight: Array, rank: int, rng: np.random.Generator, number: int) -> Array:
