@@ -10,11 +10,13 @@ from cofactor.boolean.cube import Boolean
 from cofactor.combine.ballots import BooleanUnion
 from cofactor.engines.inline import Inline
 from cofactor.engines.loop import run
-from cofactor.local import tensors
+from cofactor.local import sketch, tensors
 from cofactor.local.columns import SomeColumns
+from cofactor.local.updates import ProximalCD
 from cofactor.methods import catalog
 from cofactor.methods.blocks import blocks
 from cofactor.methods.one_shot import OneShot
+from cofactor.methods.sketched import Ramp, Sketched
 from cofactor.plan import Privacy
 from cofactor.types import CofactorError, DataError
 
@@ -37,11 +39,17 @@ def test_a_method_finds_on_a_device_what_it_finds_in_memory(name):
     assert there.history[-1].loss == pytest.approx(here.history[-1].loss, rel=1e-5)
 
 
-def test_blocks_on_a_device():
-    X = np.vstack(XS)
-    method = catalog.make("dsanls", 4, shape=X.shape, iterations=6)
+SKETCHES = {"none": None, **{name: kind(0.6) for name, kind in sketch.catalog().items()}}
+
+
+@pytest.mark.parametrize("kind", SKETCHES)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_blocks_on_a_device(kind, form):
+    X, S = form(np.vstack(XS)), SKETCHES[kind]
+    method = Sketched(4, X.shape[0], ProximalCD(Ramp(0.1, 0.1)), S, S, 6)
     here, there = run(method, blocks(X, 2)), run(method, blocks(X, 2), engine=THERE)
     np.testing.assert_allclose(there.factor, here.factor, atol=1e-5)
+    assert there.history[-1].loss == pytest.approx(here.history[-1].loss, rel=1e-5)
 
 
 @pytest.mark.parametrize("form", ["sparse", "some columns", "float32", "tiny clients"])

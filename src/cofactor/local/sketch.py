@@ -69,8 +69,9 @@ def fold(drawn: Drawn, F: Array, rows: slice) -> Array:
         return np.ascontiguousarray((drawn.matrix(rows).T @ F).T.astype(F.dtype, copy=False))
     first, last = np.searchsorted(drawn.index, (rows.start, rows.stop))
     out = np.zeros((F.shape[1], drawn.d), F.dtype)
-    here = drawn.index[first:last] - rows.start
-    np.multiply(F.T.take(here, axis=1) if F.flags.f_contiguous else F[here].T, drawn.scale(F), out=out[:, first:last])
+    here, by_columns = drawn.index[first:last] - rows.start, isinstance(F, np.ndarray) and F.flags.f_contiguous
+    out[:, first:last] = F.T.take(here, axis=1) if by_columns else F[here].T
+    out[:, first:last] *= drawn.scale(F)
     return out
 
 

@@ -57,6 +57,11 @@ class Blocks:
             return self.row_block
         return self.row_block.tocsc() if hasattr(self.row_block, "tocsc") else np.asfortranarray(self.row_block)
 
+    @property
+    def columns_as_rows(self) -> Data:
+        """The column block with its columns as rows, where it is: half-problems of the factor are of its columns."""
+        return Turned(self.column_block) if arrays.is_held(self.column_block) else self.column_block.T
+
     def times_factor(self, H: Array) -> Array:
         """``X[I] H^T``: codes belong to the row block."""
         return arrays.times_factor(self.row_block, H)
@@ -87,6 +92,26 @@ class Blocks:
     def astype(self, dtype: Any) -> Blocks:
         """Convert both blocks."""
         return Blocks(self.row_block.astype(dtype), self.column_block.astype(dtype), self.first_row, self.first_column)
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Data that keep their rows elsewhere, with columns as rows: products change places."""
+
+    X: Data
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the values."""
+        return self.X.dtype
+
+    def times_factor(self, H: Array) -> Array:
+        """``X^T H^T``."""
+        return arrays.times_codes(self.X, H.T)
+
+    def times_codes(self, W: Array) -> Array:
+        """``X W``."""
+        return arrays.times_factor(self.X, W.T)
 
 
 def blocks(X: Data, clients: int, own: slice = slice(None)) -> list[Blocks]:

@@ -152,7 +152,7 @@ class Sketched:
             stats, square = sketch.sketched(S, X, BS, local.memory["column_squares"])
             W, loss = self._improve(_first(stats) if t == 1 else W, stats, square, S, t)
         elif t > 0:
-            stats, square = sketch.sketched(S, data.column_block.T, BS, local.memory["row_squares"])
+            stats, square = sketch.sketched(S, data.columns_as_rows, BS, local.memory["row_squares"])
             F, loss = self._improve(F, stats, square, S, t)
         message = self._message(data, W, F, seed=seed, t=t)
         message.arrays["loss"] = np.float64(loss)
