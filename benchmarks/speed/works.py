@@ -95,13 +95,13 @@ def threaded_sparse() -> dict[str, Any]:
     }
 
 
-def contained(name: str) -> dict[str, Any]:
+def contained(name: str, n: int, m: int) -> dict[str, Any]:
     """Rounds of another method; their floor are the products with X or with a sketch that were called in such rounds.
 
     These are called again on what they were given, what one made for the next as it is made now: both are many calls
     under one clock, in the same order and on arrays that lie as they did. Once more, dense ones are left to BLAS.
     """
-    X = matrices.dense("float32", *((6000, 6000) if name == "dsanls" else (5000, 1000)), 30)
+    X = matrices.dense("float32", n, m, 30)
     if name == "felb":
         X = (X > np.median(X)).astype(np.float32)
     options = {"shape": X.shape, "iterations": 1000} if name == "dsanls" else {}
