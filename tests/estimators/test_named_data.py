@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, Privacy
+from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, Privacy, select_rank
 from cofactor.data import synthetic
 from cofactor.data.steps import LibrarySize, Log1p
 from cofactor.privacy.errors import PrivacyError
@@ -384,3 +384,19 @@ def test_names_that_agree_or_say_nothing_leave_places_as_they_are(index):
     plain = FederatedNMF(3, random_state=0, rounds=2, tol=0).fit(X, groups=SITES)
     model = FederatedNMF(3, random_state=0, rounds=2, tol=0).fit(FRAME, groups=pd.Series(SITES, index=list(index)))
     np.testing.assert_array_equal(model.components_, plain.components_)
+
+
+def test_below_the_estimators_names_are_not_matched_and_frames_must_agree():
+    """A rank scan took columns of data frames by place, whatever they were called."""
+    a, b = FRAME[:40], FRAME[40:]
+    scan = {"ranks": range(2, 4), "seeds": 2}
+    np.testing.assert_array_equal(select_rank([a, b], **scan).heldout, select_rank([X[:40], X[40:]], **scan).heldout)
+    with pytest.raises(DataError, match="client 1: expected the columns of the first data frame in their order"):
+        select_rank([a, b.iloc[:, ::-1]], **scan)
+    with pytest.raises(DataError, match="client 0: expected a matrix, found AnnData; give its matrix"):
+        select_rank(parts(annotated()), **scan)
+
+
+def test_complex_columns_are_no_numbers():
+    with pytest.raises(DataError, match="expected numbers, found others in the columns 'phase'"):
+        FederatedNMF(3).fit(FRAME.assign(phase=1j))
