@@ -379,3 +379,17 @@ def test_names_with_tabs_and_line_breaks_come_back(tmp_path: Path) -> None:
         np.testing.assert_array_equal(table.to_numpy().T, found["factor"])
     cofactor("markers", "run", "--out", "m.tsv", cwd=tmp_path)
     assert set(pd.read_csv(tmp_path / "m.tsv", sep="\t")["feature"]) <= set(names)
+
+
+def test_long_names_are_shown_to_their_end(tmp_path: Path) -> None:
+    """Ranks of taxa begin alike: of a table of them nothing was left but that."""
+    names = [
+        "k__Bacteria;p__Firmicutes;c__Clostridia;o__Lachnospirales;f__Lachnospiraceae;g__" + name for name in GENES
+    ]
+    pd.DataFrame(counts(60, 0), columns=names).to_csv(tmp_path / "x.csv", index=False)
+    cofactor("fit", "x.csv", "-k", 2, "-q", cwd=tmp_path)
+    found = json.loads(cofactor("markers", "run", "--top", 2, "--json", cwd=tmp_path).stdout)
+    for verb in (("markers", "run", "--top", 2), ("passports", "run")):
+        lines = cofactor(*verb, cwd=tmp_path).stdout.splitlines()
+        shown = "".join(line.split("│")[-2].strip() for line in lines if "│" in line)
+        assert [line["feature"] for line in found if line["feature"] not in shown] == []

@@ -102,3 +102,20 @@ def test_numbers_written_by_pandas_need_no_word(tmp_path, recwarn):
     pd.DataFrame(ROWS).to_csv(tmp_path / "x.csv", index=False)
     np.testing.assert_array_equal(load.read(tmp_path / "x.csv").X, ROWS)
     assert not recwarn.list
+
+
+TAXA = [f"k__Bacteria;p__{p};g__{g}" for p, g in [("Firmicutes", "A"), ("Firmicutes", "B"), ("Bacteroidota", "C")]]
+ACIDS = ["1,3-BPG", "2,3-BPG", "1,5-AG", "1,2-DG"]
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize(
+    ("mark", "names", "guesses"), [(",", TAXA, True), (";", ACIDS, True), (",", TAXA, False)]
+)  # of a private run the first line alone is looked at
+def test_names_that_hold_the_other_marks_do_not_say_how_cells_are_parted(write, mark, names, guesses, blocks):
+    """A table of taxa was read as one of single ranks, with one cell in each row."""
+    lines = [mark.join(["", *names])] + [mark.join([f"s{i}", *"1234"[: len(names)]]) for i in range(3)]
+    table = load.read(write("\n".join(lines) + "\n"), blocks=blocks, guesses=guesses)
+    X = table.X.load() if blocks else table.X
+    assert table.feature_names == names
+    np.testing.assert_array_equal(X, [[1, 2, 3, 4][: len(names)]] * 3)

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, Privacy
+from cofactor import FederatedBMF, FederatedKMeans, FederatedMF, FederatedNMF, Privacy, select_rank
 from cofactor.data import synthetic
 from cofactor.data.steps import LibrarySize, Log1p
 from cofactor.privacy.errors import PrivacyError
@@ -348,3 +348,55 @@ def test_fits_say_how_long_they_took_and_what_they_take():
     assert (ratings.n_iter_, ratings.n_components_) == (3, 1)
     assert ratings.__sklearn_tags__().transformer_tags is not None
     assert FederatedBMF().__sklearn_tags__().input_tags.positive_only
+
+
+FRAME = pd.DataFrame(X, index=CELLS, columns=GENES)
+WEIGHTS = pd.DataFrame(np.linspace(0.5, 1.5, X.size).reshape(X.shape), index=CELLS, columns=GENES)
+TURNED = {
+    "groups": pd.Series(SITES, index=CELLS)[::-1],
+    "sample_weight": pd.Series(np.arange(90.0), index=CELLS)[::-1],
+    "W": pd.DataFrame(np.ones((90, 3)), index=CELLS)[::-1],
+    "cell_weight": WEIGHTS.iloc[:, ::-1],
+    "H": pd.DataFrame(np.ones((3, 20)), columns=GENES).iloc[:, ::-1],
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("held", [FRAME, annotated()], ids=["frame", "AnnData"])
+def test_what_is_named_in_another_order_is_not_taken_by_place(held, name):
+    with pytest.raises(CofactorError, match=rf"{name}: expected the (rows|features) in the order of X, found"):
+        FederatedNMF(3).fit(held, **{name: TURNED[name]})
+
+
+def test_of_a_list_of_clients_each_is_asked():
+    held = [FRAME[:40], FRAME[40:]]
+    with pytest.raises(CofactorError, match=r"sample_weight: .*'cell89' at place 0, where X has 'cell40'"):
+        FederatedNMF(3).fit(held, sample_weight=[np.ones(40), pd.Series(np.ones(50), index=CELLS[:39:-1])])
+    model = FederatedNMF(3, rounds=2, tol=0).fit(held, cell_weight=[WEIGHTS[:40], WEIGHTS[40:]])
+    with pytest.raises(CofactorError, match="cell_weight: expected the features in the order of X"):
+        model.transform(FRAME, cell_weight=WEIGHTS.iloc[:, ::-1])
+
+
+@pytest.mark.parametrize(
+    "index", [CELLS, range(90), [f"row{i}" for i in range(90)][::-1]], ids=["theirs", "numbers", "others"]
+)
+def test_names_that_agree_or_say_nothing_leave_places_as_they_are(index):
+    plain = FederatedNMF(3, random_state=0, rounds=2, tol=0).fit(X, groups=SITES)
+    model = FederatedNMF(3, random_state=0, rounds=2, tol=0).fit(FRAME, groups=pd.Series(SITES, index=list(index)))
+    np.testing.assert_array_equal(model.components_, plain.components_)
+
+
+def test_below_the_estimators_names_are_not_matched_and_frames_must_agree():
+    """A rank scan took columns of data frames by place, whatever they were called."""
+    a, b = FRAME[:40], FRAME[40:]
+    scan = {"ranks": range(2, 4), "seeds": 2}
+    np.testing.assert_array_equal(select_rank([a, b], **scan).heldout, select_rank([X[:40], X[40:]], **scan).heldout)
+    with pytest.raises(DataError, match="client 1: expected the columns of the first data frame in their order"):
+        select_rank([a, b.iloc[:, ::-1]], **scan)
+    with pytest.raises(DataError, match="client 0: expected a matrix, found AnnData; give its matrix"):
+        select_rank(parts(annotated()), **scan)
+
+
+def test_complex_columns_are_no_numbers():
+    with pytest.raises(DataError, match="expected numbers, found others in the columns 'phase'"):
+        FederatedNMF(3).fit(FRAME.assign(phase=1j))

@@ -33,9 +33,11 @@ def test_one_component_stands_for_a_pair_as_well_as_any_can(factors):
     np.testing.assert_array_equal(new[[0, 2, 3]], H[[0, 2, 3]])
 
 
-def test_components_without_codes_cost_nothing():
-    H = np.vstack([np.eye(3), np.zeros(3)])
-    W = np.abs(np.random.default_rng(1).normal(size=(9, 4)))
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_components_without_codes_cost_nothing(dtype):
+    H = np.vstack([np.eye(3), np.zeros(3)]).astype(dtype)
+    W = np.abs(np.random.default_rng(1).normal(size=(9, 4))).astype(dtype)
     W[:, 2] = 0
     assert {2, 3} <= set(anew.pairs(W.T @ W, H @ H.T, 1)[0]) | set(anew.pairs(W.T @ W, H @ H.T, 4)[-1])
     new, codes = anew.merged(H, W, W.T @ W, (2, 3), np.ones(3))

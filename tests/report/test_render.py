@@ -211,3 +211,14 @@ def test_an_unwritable_target_is_one_error(folder: Path, tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(CofactorError, match="expected to write"):
         html.render(folder, tmp_path / "file" / "report.html")
+
+
+def test_one_round_is_no_curve(folder: Path) -> None:
+    """A line of one point was drawn for whatever was sent at once."""
+    line = (folder / "history.jsonl").read_text().splitlines()[-1]
+    assert "Bytes sent so far" in page(folder).text
+    (folder / "history.jsonl").write_text(line + "\n")
+    text = page(folder).text
+    assert "One round reported a loss" in text
+    assert "Loss by round" not in text
+    assert "Bytes sent so far" not in text

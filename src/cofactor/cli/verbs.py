@@ -181,7 +181,7 @@ def _show_clients(result: Evaluation) -> None:
         columns["pooled"] = "pooled_error"
     table = Table()
     for column in ("client", "rows", *columns):
-        table.add_column(column, justify="left" if column == "client" else "right")
+        table.add_column(column, justify="left" if column == "client" else "right", overflow="fold")
 
     def cells(line: ClientScore | Evaluation, missing: str) -> list[str]:
         errors = [vars(line).get(name) for name in columns.values()]
@@ -294,7 +294,7 @@ def passports(run: Path, *, as_json: bool) -> None:
 def _show_rows(rows: list[dict[str, Any]]) -> None:
     table = Table()
     for column in rows[0]:
-        table.add_column(column, justify="left" if column in LEFT else "right")
+        table.add_column(column, justify="left" if column in LEFT else "right", overflow="fold")
     for row in rows:
         table.add_row(*(f"{v:.4f}" if isinstance(v, float) else "-" if v is None else str(v) for v in row.values()))
     Console().print(table)

@@ -21,7 +21,7 @@ from cofactor.engines.inline import Inline
 from cofactor.engines.loop import carrier, run
 from cofactor.engines.outcome import Run
 from cofactor.engines.totals import totals
-from cofactor.estimators import clients
+from cofactor.estimators import clients, places
 from cofactor.estimators.containers import Containers
 from cofactor.estimators.ending import doubt, lacking, mind
 from cofactor.estimators.ending import name as name_ending
@@ -150,6 +150,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         preparation, private = Preparation(), plan.privacy is not None
         if self.prepare is not None:
             preparation = Preparation.of(self.prepare, self._kind, private=private)
+        places.agree(X, {"groups": groups, **given.named})
         held = self._held(X, groups, plan, preparation)
         preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)
         start = given.start(held, whole)
@@ -174,13 +175,12 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             self.codes_ = [] if clients.is_elsewhere(whole) else [self._codes(X) for X in whole]
         self.history_: list[Round] = outcome.history
         self.n_rounds_ = self.n_iter_ = len(outcome.history)
-        self.n_components_ = len(self.components_)
         self.ended_, self.empty_components_ = ENDED[outcome.ended], list(outcome.empty)
         self.stability_, self.absent_ = outcome.stability, [held.names[j] for j in outcome.absent]
         self.ledger_, self.epsilon_ = outcome.ledger, outcome.epsilon
         self.n_features_in_ = held.width or self.components_.shape[1]
         self._column = groups if isinstance(groups, str) else None
-        self.features_ = left
+        self.features_, self.n_components_ = left, len(self.components_)
         if held.features is not None:
             self.feature_names_in_ = np.array(held.features, dtype=object)
         name_ending(outcome, held.names, kind)

@@ -14,6 +14,7 @@ from cofactor.estimators import clients, growing, losses
 from cofactor.estimators.base import seed_of
 from cofactor.estimators.given import cell_weights, weighted
 from cofactor.estimators.keeping import Kept
+from cofactor.estimators.places import agree
 from cofactor.estimators.tables import as_table
 from cofactor.local import arrays, devices
 from cofactor.local.apart import codes as apart_codes
@@ -63,6 +64,7 @@ class Factored(Kept, auto_wrap_output_keys=None):  # type: ignore[call-arg]
         if client is not None:
             found = [self._codes_of(client, held[0])]
         else:
+            agree(X, {"cell_weight": cell_weight})
             weights = list(cell_weight) if clients.is_many(X) else [cell_weight]
             found = [self._codes(x) for x in self._weighed(X if clients.is_many(X) else [X], held, weights)]
         return self._contained(found if clients.is_many(X) else found[0], X)

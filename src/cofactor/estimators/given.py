@@ -36,6 +36,11 @@ class Given:
     cells: Any = None
     beta: float = 2.0
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """What was given, by the names of the arguments."""
+        return {"H": self.H, "W": self.W, "sample_weight": self.weight, "cell_weight": self.cells}
+
     def start(self, held: Clients, data: list[Data]) -> Array | None:
         """Return the factor to begin at: the given one, the least-squares factor of the given codes, or None."""
         if self.H is not None:

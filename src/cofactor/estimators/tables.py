@@ -71,7 +71,7 @@ def without_numbers(frame: Any) -> list[str]:
         try:
             held = frame[name]
             column = np.asarray(held.dropna() if hasattr(held, "dropna") else held)  # NA is no number, and no text
-            return column.dtype.kind not in "mM" and np.asarray(column, dtype=np.float64).ndim == 1
+            return column.dtype.kind not in "mMc" and np.asarray(column, dtype=np.float64).ndim == 1
         except (ValueError, TypeError):
             return False
 

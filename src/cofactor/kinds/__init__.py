@@ -6,7 +6,7 @@ one is named. Nothing above it asks for a flag.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,27 @@ def _refuse_blocks(X: Any) -> None:
         )
 
 
+def _refuse_unmatched(Xs: Sequence[Any], who: Sequence[object]) -> None:
+    """Refuse AnnData, and data frames whose columns differ: below the estimators columns go by place."""
+    first: list[Any] | None = None
+    for X, name in zip(Xs, who, strict=True):
+        if hasattr(X, "obs_names"):
+            raise DataError(
+                f"client {name}: expected a matrix, found {type(X).__name__}; give its matrix (adata.X, a layer), or "
+                "take an estimator, as FederatedNMF, which reads it."
+            )
+        columns = getattr(X, "columns", None)
+        if columns is None or callable(columns) or not all(isinstance(column, Hashable) for column in columns):
+            continue
+        first = list(columns) if first is None else first
+        if list(columns) != first:
+            raise DataError(
+                f"client {name}: expected the columns of the first data frame in their order, found others; here they "
+                "go by place. Put them in that order (X[first.columns]), or take an estimator, as FederatedNMF, which "
+                "matches them by name."
+            )
+
+
 def check(
     kind: str | Kind,
     Xs: Sequence[Data],
@@ -74,6 +95,7 @@ def check(
     _refuse_blocks(Xs[0])
     kind = named(kind) if isinstance(kind, str) else kind
     who = range(first, first + len(Xs)) if clients is None else clients
+    _refuse_unmatched(Xs, who)
     data = [check_one(kind, X, name, features, private=private) for X, name in zip(Xs, who, strict=True)]
     return alike(data, first=first)
 

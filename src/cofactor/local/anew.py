@@ -21,12 +21,13 @@ def pairs(codes: Array, factor: Array, count: int) -> list[tuple[int, int]]:
     """Return the pairs of components, of these grams (k x k) of codes and factor, that one could stand for best.
 
     ``W_p H_p + W_q H_q`` is best met by its first singular vectors, which are not negative; the price is the square of
-    the second singular value, and the squares of both are the eigenvalues of the product of the two 2 x 2 grams.
+    the second singular value, and the squares of both are the eigenvalues of the product of the two 2 x 2 grams. In
+    double precision: components that nothing is made of cost nothing, and in single 0 / 0 made them cost most.
 
     >>> pairs(np.ones((3, 3)) + np.diag([0.0, 0.0, 9.0]), np.eye(3), 1)
     [(0, 1)]
     """
-    codes, factor = _near_one(codes), _near_one(factor)
+    codes, factor = (_near_one(np.asarray(gram, dtype=np.float64)) for gram in (codes, factor))
     p, q = np.triu_indices(len(codes), 1)
     own = np.diag(codes) * np.diag(factor)
     trace = own[p] + own[q] + 2 * (codes * factor)[p, q]

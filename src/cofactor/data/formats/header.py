@@ -23,6 +23,7 @@ UNNAMED = ("", "Unnamed: 0")
 Row = tuple[int, list[str]]
 """Line number in the file (from 1) and its cells."""
 
+_MARKS = ",;\t"
 _TOLD = re.compile(r'"?sep=([,;\t])"?\s*', re.IGNORECASE)
 _HEADING = re.compile(
     r"[^\d]*(?:id|name|index|row|sample|cell|barcode|patient|subject|case|document|user)s?", re.IGNORECASE
@@ -30,17 +31,40 @@ _HEADING = re.compile(
 _EVEN, _IN_ORDER = 5, 8  # columns from which numbers in even steps, or in order alone, are names rather than a row
 
 
-def opening(file: IO[str], *, tabs: bool) -> tuple[str, str, int]:
-    """Return the first line that is not blank, what separates its cells, and how many lines stand before it.
+def opening(file: IO[str], *, tabs: bool, guesses: bool = True) -> tuple[list[str], str, int]:
+    """Return the first lines from one that is not blank on, what separates cells, and how many lines stand before them.
 
-    Tabs separate in ``.tsv``; else what ``sep=;`` says, a line of its own that spreadsheets write, or the most frequent
-    of ``, ; tab`` outside quotes.
+    Tabs separate in ``.tsv``; else what ``sep=;`` says, a line of its own that spreadsheets write; else ``, ; tab``
+    (:func:`separator`). Where nothing may be guessed, only the first line is looked at.
     """
     before, told = 0, ""
     while (first := file.readline()) and ((said := _TOLD.fullmatch(first)) or not first.strip(" \r\n")):
         before, told = before + 1, said[1] if said else told
-    bare = re.sub(r'"[^"]*"', "", first)
-    return first, "\t" if tabs else told or max(",;\t", key=bare.count), before
+    if tabs or told:
+        return [first], "\t" if tabs else told, before
+    lines = [first]
+    while guesses and (line := file.readline()):
+        lines.append(line)
+        if line.strip(" \r\n"):
+            break
+    return lines, separator(first, lines[-1] if len(lines) > 1 else ""), before
+
+
+def separator(first: str, second: str = "") -> str:
+    """Return the most frequent of ``, ; tab`` outside quotes of those that part two lines into as many cells.
+
+    Names may hold the others: ranks of a taxon are parted by semicolons, and there are commas in names of chemicals.
+    Without a second line names that are there twice tell that they were parted where they should not.
+
+    >>> separator("id,Bacteria;Firmicutes;A,Bacteria;Firmicutes;B", "s1,.5,.5"), separator("x;y", "1,5;2,5")
+    (',', ';')
+    """
+    names, below = (re.sub(r'"[^"]*"', lambda quoted: re.sub("[,;\t]", " ", quoted[0]), s) for s in (first, second))
+    there = [mark for mark in _MARKS if mark in names]
+    alike = [mark for mark in there if abs(names.count(mark) - below.count(mark)) <= 1]  # R, or one too many at the end
+    if not below.strip():
+        alike = [mark for mark in there if len(set(names.split(mark))) > names.count(mark)]
+    return max(alike or _MARKS, key=names.count)
 
 
 def check_names(first: list[str], path: Path) -> None:

@@ -43,12 +43,13 @@ _CELLS = 1 << 18  # cells that are converted at once
 
 @dataclass(frozen=True)
 class _Layout:
-    """Names of all columns (None without header), and which are features."""
+    """Names of all columns (None without header), which are features, and whether rows may say how they are parted."""
 
     names: list[str] | None
     features: list[int]
     others: list[int]
     index: int | None
+    guesses: bool
 
 
 def read_text(path: Path, options: Options) -> Table:
@@ -59,7 +60,7 @@ def read_text(path: Path, options: Options) -> Table:
     the first line must be one of names, and it alone says what is a feature.
     """
     with open_text(path) as file:
-        lines = rows(file, path)
+        lines = rows(file, path, guesses=options.guesses)
         head = list(islice(lines, _SAMPLE))
         if not options.guesses:
             check_names(head[0][1] if head else [], path)
@@ -92,14 +93,15 @@ def open_text(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def rows(file: IO[str], path: Path) -> Iterator[Row]:
+def rows(file: IO[str], path: Path, *, guesses: bool = True) -> Iterator[Row]:
     """Yield the lines that are not blank, with their cells.
 
     Where semicolons separate, commas are decimal ones, as spreadsheets write them in much of Europe. Between tabs
     nobody could tell them from thousands.
     """
-    first, delimiter, before = opening(file, tabs=path.name.lower().removesuffix(".gz").endswith(".tsv"))
-    reader = csv.reader(chain([first], file), delimiter=delimiter, skipinitialspace=True)
+    tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
+    first, delimiter, before = opening(file, tabs=tabs, guesses=guesses)
+    reader = csv.reader(chain(first, file), delimiter=delimiter, skipinitialspace=True)
     marks: dict[str, tuple[int, str]] = {}
     for cells in reader:
         if len(cells) > 1 or (cells and cells[0].strip()):
@@ -153,7 +155,7 @@ def _layout(path: Path, names: list[str] | None, body: list[Row], options: Optio
         raise DataError(
             f"{path}: expected at least one column of numbers, found {len(columns)} column(s) of text{example}."
         )
-    return _Layout(names, features, sorted(others), 0 if 0 in text else None)
+    return _Layout(names, features, sorted(others), 0 if 0 in text else None, options.guesses)
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,8 @@ class TextRows(OnDisk, Dense):
 
     def _parts(self, start: int, stop: int) -> Iterator[Array]:
         with self.rows(start, stop), open_text(self.path) as file:
-            body = islice(rows(file, self.path), 0 if self.layout.names is None else 1, None)
+            lines = rows(file, self.path, guesses=self.layout.guesses)
+            body = islice(lines, 0 if self.layout.names is None else 1, None)
             yield from (
                 _convert(batch, self.layout, self.path) for batch in _batches(islice(body, start, stop), self.shape[1])
             )

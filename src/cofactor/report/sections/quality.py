@@ -36,7 +36,8 @@ def convergence(folder: Folder) -> dict[str, Any]:
         log=True,
     )
     return {
-        "chart": figure,
+        "chart": figure if len(known) > 1 else None,
+        "only": known[0] if len(known) == 1 else None,
         "others": [r for r in others if finite([r.loss])],
         "ends": (known[0], known[-1]) if len(known) > 1 and known[0] > 0 else None,
         "drawn": main[0].round,

@@ -30,9 +30,10 @@ def communication(folder: Folder) -> dict[str, Any]:
     text = f"Bytes by round: {words.size(sum(up))} up and {words.size(sum(down))} down in all."
     growth = f"Bytes sent up to each round: {words.size(total[-1])} at the end."
     titles = ("round", "bytes")
+    sent = chart(growth, x, [Series("sent so far", total)], titles=titles, label=words.size, zero=True)
     return {
         "rounds": chart(text, x, series, titles=titles, label=words.size, zero=True),
-        "total": chart(growth, x, [Series("sent so far", total)], titles=titles, label=words.size, zero=True),
+        "total": sent if len(total) > 1 else None,
         "up": sum(up),
         "down": sum(down),
         "per_client": sum(both) / max(sum(r.participants for r in history), 1),
