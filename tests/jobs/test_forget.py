@@ -16,6 +16,7 @@ from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.forget import CONTINUED, MERGED, forget
 from cofactor.jobs.inspect import audit
 from cofactor.jobs.job import fit
+from cofactor.jobs.new_rows import transform
 from cofactor.types import CofactorError
 
 NAMES = ("alice", "bob", "carol", "dave")
@@ -49,6 +50,17 @@ def test_uploads_are_merged_anew(home, monkeypatch, method, client):
     assert folder.evaluation().error == pytest.approx(alone.evaluation().error, abs=1e-8)
     assert list(uploads.load(folder.path)) == others
     assert not folder.client(client).path.exists()
+
+
+@pytest.mark.parametrize("method", ["oneshot", "exact"])
+def test_new_rows_are_prepared_as_before(home, method):
+    """What the steps had learned was deleted with the run before, so that new rows were not prepared."""
+    fit(Config(files(home, *NAMES), 3, method=method, prepare="library=10,log1p"), home / "run")
+    folder = forget(home / "run", "dave")
+    codes = np.load(folder.client("bob").path / "codes.npy")
+    np.testing.assert_allclose(transform(folder, home / "bob.npy").codes, codes, atol=1e-8)
+    (folder.path / "preparation.npz").unlink()  # as in runs that have forgotten before
+    np.testing.assert_allclose(transform(folder, home / "bob.npy").codes, codes, atol=1e-8)
 
 
 def test_without_the_last_client_it_is_the_plain_run_of_the_others(home):
