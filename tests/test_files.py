@@ -82,3 +82,13 @@ def test_errors_name_the_file_and_not_how_it_was_begun(tmp_path: Path, monkeypat
     with pytest.raises(PermissionError) as caught, files.held(tmp_path / "run" / ".lock", "run"):
         pass
     assert caught.value.filename == str(tmp_path / "run")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+@pytest.mark.parametrize("sure", [True, False])
+def test_a_full_disk_is_named_where_lines_are_added(tmp_path: Path, sure: bool) -> None:
+    """Such as those of history and ledger: what failed when they were flushed had no name."""
+    (tmp_path / "ledger.jsonl").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        files.add(tmp_path / "ledger.jsonl", "a line\n", sure=sure)
+    assert caught.value.filename == str(tmp_path / "ledger.jsonl")

@@ -158,6 +158,15 @@ def _opened(name: str, flags: int, mode: int) -> int:
     return place
 
 
+def add(path: Path, text: str, *, sure: bool = False) -> None:
+    """Write text at the end of a file; with ``sure`` it is on disk when this returns."""
+    with _named(path), open(path, "a", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        if sure:
+            os.fsync(file.fileno())
+
+
 def write_at(path: Path, at: int, data: bytes) -> None:
     """Write the end of a file, from byte ``at`` on; it is on disk when this returns."""
     new = not path.exists()
@@ -180,7 +189,8 @@ def _keep_names(folder: Path) -> None:
     """Bring the names in a folder to disk: a file that nobody finds after a crash was not written."""
     place = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(place)
+        with _named(folder):
+            os.fsync(place)
     finally:
         os.close(place)
 

@@ -1,11 +1,13 @@
 """A client is forgotten: the run is what it would have been without it, and says so; or it is refused in words."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 from tests.helpers.command import cofactor
 from tests.helpers.federation import blocks
+from tests.helpers.kills import Killed, kill_at
 from tests.helpers.processes import BIN, launch
 
 from cofactor.engines import host
@@ -16,6 +18,7 @@ from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.forget import CONTINUED, MERGED, forget
 from cofactor.jobs.inspect import audit
 from cofactor.jobs.job import fit
+from cofactor.jobs.new_rows import transform
 from cofactor.types import CofactorError
 
 NAMES = ("alice", "bob", "carol", "dave")
@@ -49,6 +52,17 @@ def test_uploads_are_merged_anew(home, monkeypatch, method, client):
     assert folder.evaluation().error == pytest.approx(alone.evaluation().error, abs=1e-8)
     assert list(uploads.load(folder.path)) == others
     assert not folder.client(client).path.exists()
+
+
+@pytest.mark.parametrize("method", ["oneshot", "exact"])
+def test_new_rows_are_prepared_as_before(home, method):
+    """What the steps had learned was deleted with the run before, so that new rows were not prepared."""
+    fit(Config(files(home, *NAMES), 3, method=method, prepare="library=10,log1p"), home / "run")
+    folder = forget(home / "run", "dave")
+    codes = np.load(folder.client("bob").path / "codes.npy")
+    np.testing.assert_allclose(transform(folder, home / "bob.npy").codes, codes, atol=1e-8)
+    (folder.path / "preparation.npz").unlink()  # as in runs that have forgotten before
+    np.testing.assert_allclose(transform(folder, home / "bob.npy").codes, codes, atol=1e-8)
 
 
 def test_without_the_last_client_it_is_the_plain_run_of_the_others(home):
@@ -181,7 +195,28 @@ def test_files_of_somebody_else_are_not_deleted(home):
     forget(home / "run", "bob")
     forget(home / "run", "carol")
     assert (home / "run.old" / "notes.txt").read_text() == "of the copy"
-    assert not list(home.glob("run.forgetting*"))
+    assert not list(home.glob("run.again*"))
+
+
+def test_killed_at_every_step_the_same_command_forgets_and_leaves_nothing_behind(home):
+    """Codes and uploads of the client stayed in a folder beside the run, or the run was nowhere."""
+    whole = fit(Config(files(home, *NAMES), 3, method="oneshot"), home / "whole")
+    reached, found = [""], None
+    while found is None:
+        run = home / f"run{len(reached)}"
+        shutil.copytree(whole.path, run)
+        try:
+            with kill_at(len(reached) - 1) as seen:
+                found = forget(run, "bob")
+        except Killed:
+            reached.append(seen[-1])
+        folder = forget(run, "bob") if found is None else found
+        assert list(uploads.load(folder.path)) == ["alice", "carol", "dave"]
+        assert not folder.client("bob").path.exists()
+        assert [path for path in home.glob(f"{run.name}*") if path != run] == []
+    assert {"the old folder: out of the way", "the new folder: in its place"} <= set(reached)
+    with pytest.raises(CofactorError, match="found 'bob'"):
+        forget(run, "bob")
 
 
 @pytest.mark.parametrize("method", ["exact", "oneshot"])

@@ -20,6 +20,7 @@ from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.inspect import standing
 from cofactor.jobs.job import Job, fit, resume
+from cofactor.jobs.judge import add_pooled
 from cofactor.report.html import render
 from cofactor.types import CofactorError
 
@@ -82,9 +83,24 @@ def test_rows_are_those_that_the_run_began_with_whatever_becomes_of_their_file(h
 
     undisturbed = fit(config, tmp_path / "one")
     same_run(undisturbed, fit(config, tmp_path / "two", callbacks=[change]))
-    (tmp_path / "two" / "evaluation.json").unlink()
-    with pytest.raises(CofactorError, match=r"a.npy: expected the data that the run began with"):
-        resume(tmp_path / "two")
+    for more in (add_pooled, lambda folder: ((folder.path / "evaluation.json").unlink(), resume(folder.path))):
+        with pytest.raises(CofactorError, match=r"a.npy: expected the data that the run began with"):
+            more(RunFolder(tmp_path / "two"))
+
+
+@pytest.mark.parametrize("more", [{}, {"epsilon": 1.0, "delta": 1e-3}, {"secure": True}])
+def test_a_file_that_is_written_to_between_reading_and_hashing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Any
+) -> None:
+    """Its hash was that of other rows, so that the run went on over these when it was resumed."""
+    files, rng = [tmp_path / f"{name}.npy" for name in "abc"], np.random.default_rng(0)
+    for file in files:
+        np.save(file, rng.random((12, 5)))
+    real = jobs.hashes
+    monkeypatch.setattr(jobs, "hashes", lambda *told: (np.save(files[0], rng.random((12, 5))), real(*told))[1])
+    with pytest.raises(CofactorError, match=r"a.npy: expected the file as it was before it was read"):
+        fit(Config([str(file) for file in files], 2, **more), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 class Killed(Exception):

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from tests.helpers.kills import Killed, kill_at
 from tests.helpers.teams import together
 
 from cofactor import FederatedNMF
@@ -81,6 +82,31 @@ def test_a_job_prepares_as_the_estimator_does(home: Path, folder: RunFolder) -> 
     read = FederatedNMF.load(folder.path / "factor.npz")
     np.testing.assert_allclose(read.transform(held[1]), model.codes_[1])
     assert read.markers(top=5) == model.markers(top=5)
+
+
+def test_a_run_killed_before_its_first_round_keeps_its_steps_and_says_what_has_left_for_them(
+    home: Path, folder: RunFolder, tmp_path: Path
+) -> None:
+    """Between manifest and first round it went on without a file of what its steps had learned, or without lines of
+    the sums that had left for them."""
+
+    def lines(of: RunFolder) -> list[list[Any]]:
+        found = map(json.loads, of.ledger_file.read_text().splitlines())
+        return [[line[name] for name in ("client", "round", "array", "bytes")] for line in found]
+
+    reached: list[str] = [""]
+    while not reached[-1].startswith("checkpoint"):
+        out = tmp_path / f"at{len(reached)}"
+        with pytest.raises(Killed), kill_at(len(reached) - 1) as seen:
+            fit(config_of(home), out)
+        reached.append(seen[-1])
+        if RunFolder(out).manifest_file.exists():
+            found = resume(out)
+            assert lines(found) == lines(folder), seen
+            np.testing.assert_array_equal(found.factor()[0], folder.factor()[0])
+            assert found.preparation().keys() == folder.preparation().keys(), seen
+            assert not list(out.glob("*.part"))
+    assert "preparation.npz: named" in reached
 
 
 def test_new_rows_are_prepared_as_those_of_the_run_were(home: Path, folder: RunFolder, tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_auto_is_settled_without_a_look(unit: str, monkeypatch: pytest.MonkeyPat
     )
     written = (tmp_path / "run" / "run.toml").read_text() + json.dumps(folder.manifest_record().config)
     assert '"dp-moments"' in written
-    assert "40" not in written
+    assert "40" not in written.replace(str(tmp_path), "")  # whose name has a number
 
 
 def test_processes_of_a_private_run_tell_each_other_no_row_counts(

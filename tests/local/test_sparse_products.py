@@ -96,3 +96,15 @@ def test_room_behind_what_is_stored(form):
     np.testing.assert_array_equal(sparse_products.times(X, B), wanted[0])
     np.testing.assert_array_equal(sparse_products.transpose_times(X, C), wanted[1])
     np.testing.assert_array_equal(arrays.row_squares(X), of_rows)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize("behind", [np.nan, -1.0, 1e300])
+def test_nobody_looks_at_what_lies_behind_what_is_stored(form, behind):
+    """Data were refused for a value, in a row that they do not have."""
+    X = sparse.random(300, 90, 0.1, format=form, random_state=0)
+    wanted = X.toarray()
+    X.data, X.indices = np.r_[X.data, behind], np.r_[X.indices, np.zeros(1, X.indices.dtype)]
+    found = arrays.check(X)
+    np.testing.assert_array_equal(found.toarray(), wanted)
+    assert len(found.data) == X.nnz < len(X.data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cofactor import files
 from cofactor.assurance import ledger
 from cofactor.assurance.ledger import CROWD, MANY, TOGETHER
 from cofactor.engines.contract import Answer
@@ -109,13 +109,12 @@ class Writer:
 
     def __call__(self, t: int, answers: Sequence[Answer]) -> None:
         """Write down a round: before anything is done with its messages."""
-        with open(self.path, "a", encoding="utf-8") as file:
-            for entry in sent(self.names, t, answers):
-                seal = self.seals.get(entry["client"]) or ledger.begin(self.run, entry["client"])
-                (line,), self.seals[entry["client"]] = chain.extend([entry], seal)
-                file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        lines = []
+        for entry in sent(self.names, t, answers):
+            seal = self.seals.get(entry["client"]) or ledger.begin(self.run, entry["client"])
+            (line,), self.seals[entry["client"]] = chain.extend([entry], seal)
+            lines.append(json.dumps(line) + "\n")
+        files.add(self.path, "".join(lines), sure=True)
 
 
 class Party(NamedTuple):

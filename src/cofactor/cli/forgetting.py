@@ -24,7 +24,7 @@ def forget(
     from cofactor.jobs import forget as jobs
     from cofactor.jobs.folder import RunFolder
 
-    if federation.is_federated(run):
+    if federation.is_federated(run if run.exists() else jobs.anew(run)):  # whoever was here before was killed
         federation.forget(run, client, quiet=quiet or json)
     else:
         with verbs.interrupted(run), Progress(quiet=quiet or json) as progress:

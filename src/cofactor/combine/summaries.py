@@ -17,7 +17,7 @@ import numpy as np
 
 from cofactor.combine.align import Lap
 from cofactor.combine.consensus import DENSITY, agree
-from cofactor.files import undamaged
+from cofactor.files import atomic, undamaged
 from cofactor.local import unions
 from cofactor.local.descents import Descents
 from cofactor.local.stacked import Summary, stacked
@@ -40,7 +40,7 @@ def summarize(W: Array, H: Array, *, square: float) -> Summary:
 def save(path: str | Path, summaries: Sequence[Summary]) -> None:
     """Write summaries to one npz file."""
     arrays = {f"{name}_{i}": np.asarray(v) for i, s in enumerate(summaries) for name, v in s._asdict().items()}
-    with open(path, "wb") as file:
+    with atomic(Path(path)) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 

@@ -221,10 +221,7 @@ def _folder(out: Path, job: Job, said: dict[int, Said]) -> RunFolder:
     keys = {name: Party.of(name, key) for name, key in keys_of(job, folder).items()}  # signed as it is received
     exchanged = all(one.keys for one in said.values())
     masks = in_words(job.plan, len(said), keys=exchanged) if job.config.secure else None
-    folder = RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None, masks=masks)
-    if job.prepared.arrays:
-        folder.write_preparation(job.prepared.arrays)
-    return folder
+    return RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None, masks=masks)
 
 
 class _Reading:

@@ -16,7 +16,7 @@ from cofactor.federation.terms import RunTerms
 from cofactor.files import resuming
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
-from cofactor.jobs.forget import check_client, check_others, swap, way
+from cofactor.jobs.forget import anew, check_client, check_others, complete, swap, way
 from cofactor.types import CofactorError
 
 
@@ -46,9 +46,12 @@ def resume(out: Path, tell: Tell) -> RunFolder:
 
 def forget(out: Path, client: str, tell: Tell) -> RunFolder:
     """Take a client out of a run that has ended, as far as its method allows it; only the others are asked."""
-    known = _opened(out, tell)
+    ended, known = complete(out), _opened(out, tell)
     RunFolder.open(out).evaluation()
     terms = known.terms
+    if ended and client in terms.config.forgotten:
+        known.close()
+        return RunFolder.open(out)
     way(terms.config)
     check_client(terms.names, client)
     others = terms.without(secrets.token_hex(12), [client])
@@ -59,6 +62,7 @@ def forget(out: Path, client: str, tell: Tell) -> RunFolder:
 
 def _opened(out: Path, tell: Tell) -> Driver:
     needs_flare()
+    complete(out)  # of clients that came late, too
     note = json.loads((out / NOTE).read_text(encoding="utf-8"))
     federation, terms = Federation.read(Path(note["home"])), RunTerms.read(note["terms"])
     _reach(federation)
@@ -77,10 +81,10 @@ def _again(known: Driver, terms: RunTerms) -> RunFolder:
     """Run what goes on from a run, put it in its place, and delete what the server has stored of the jobs before."""
     out = known.out.resolve()
     check_others(out)
-    made = out.with_name(f"{out.name}.again")
+    made = anew(out)
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir()
     driver = Driver(known.federation, terms, made, known.tell, asked=known.asked, old=known.jobs)
     driver.run()
-    swap(made, out)
+    swap(out)
     return RunFolder.open(known.out)

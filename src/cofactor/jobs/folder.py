@@ -19,7 +19,7 @@ from cofactor.assurance.spending import untrue
 from cofactor.assurance.writing import Party, Signed, Writer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import Round
-from cofactor.files import held, lines_of, resuming, tsv, undamaged
+from cofactor.files import add, held, lines_of, resuming, tsv, undamaged
 from cofactor.jobs import config as configs
 from cofactor.jobs import made_by
 from cofactor.jobs.client_folder import KEY, ClientFolder, as_json, file_name, write
@@ -186,8 +186,7 @@ class RunFolder:
 
     def log_round(self, line: Round) -> None:
         """Add one line to the history."""
-        with open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
-            file.write(as_json(Line(**line._asdict())))
+        add(self.path / "history.jsonl", as_json(Line(**line._asdict())))
 
     def log_messages(self, names: Sequence[str]) -> Writer:
         """Return the watcher that writes down what left each client."""

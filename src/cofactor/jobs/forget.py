@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cofactor import files
 from cofactor.assurance import ledger
 from cofactor.engines.contract import Callback
 from cofactor.engines.recalled import Recalled
-from cofactor.files import by_time
 from cofactor.jobs import uploads
 from cofactor.jobs.client_folder import as_json
 from cofactor.jobs.config import Config
@@ -101,20 +101,23 @@ def forget(out: Path, client: str, *, callbacks: Sequence[Callback] = ()) -> Run
     never was. ``exact`` goes on from the factor that there is, with the sums of the others, to where a run without the
     client ends.
     """
-    folder = RunFolder.open(out)
+    folder = RunFolder(out)
     with folder.held():
+        ended, names = complete(out), [line.client for line in RunFolder.open(out).inputs()]
+        if ended and client in folder.config().forgotten:
+            return folder
         check_others(out)
         folder.evaluation()  # says what to do where a run has not ended
         config, how = folder.config(), way(began(folder))
-        others = without(config, [line.client for line in folder.inputs()], client)
+        others = without(config, names, client)
         job = _job(others, how, folder)
-        made = RunFolder(out.resolve().with_name(f"{out.resolve().name}.forgetting"))
+        made = RunFolder(anew(out))
         shutil.rmtree(made.path, ignore_errors=True)
         found = hashes(others, job.inputs, Place())
         check_data(folder, found)
         carry(job, RunFolder.create(made.path, others, describe(job, found)), callbacks)
         keep_before(folder.path, made.path, [event(client, how)])
-        swap(made.path, out.resolve())
+        swap(out)
     return folder
 
 
@@ -167,13 +170,35 @@ def keep_before(old: Path, new: Path, happened: Sequence[dict[str, Any]]) -> Non
     events = new / "events.jsonl"
     told = [file.read_text(encoding="utf-8") for file in (old / "events.jsonl", events) if file.exists()]
     lines = dict.fromkeys([*"".join(told).splitlines(), *(as_json(line).strip() for line in happened)])
-    by_time(events, lines)
+    files.by_time(events, lines)
 
 
-def swap(new: Path, out: Path) -> None:
-    """Put the new folder in the place of the old one, which is deleted."""
-    old = new.with_name(f"{new.name}.old")
-    shutil.rmtree(old, ignore_errors=True)  # of somebody who was killed in the next lines
-    os.rename(out, old)
-    os.rename(new, out)
+def anew(out: Path) -> Path:
+    """Return where the folder is made that is to take the place of a run's."""
+    return out.resolve().with_name(f"{out.resolve().name}.again")
+
+
+def swap(out: Path) -> None:
+    """Put the folder that was made anew in the place of the old one, which is deleted."""
+    os.rename(out.resolve(), _old(out))
+    files.reached("the old folder: out of the way")
+    complete(out)
+
+
+def complete(out: Path) -> bool:
+    """End a swap that was begun, perhaps by a process that was killed in it; say whether there was one.
+
+    What is left of the old folder holds codes and uploads of the client that was forgotten.
+    """
+    old = _old(out)
+    if not old.exists():
+        return False
+    if not out.exists():
+        os.rename(anew(out), out.resolve())
+        files.reached("the new folder: in its place")
     shutil.rmtree(old)
+    return True
+
+
+def _old(out: Path) -> Path:
+    return anew(out).with_name(f"{anew(out).name}.old")

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from cofactor.data.formats.failing import state_of
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
@@ -28,8 +29,20 @@ def hashes(config: Config, inputs: Inputs, place: Place) -> dict[str, str]:
     The plain hash of a file tells whoever guesses its contents that the guess is right, so it stays with its client.
     """
     if config.apart:
-        return {path: sha256(Path(path)) for path in dict.fromkeys(inputs.sources)}
-    return place.alone("the hashes", lambda: {path: sha256(Path(path)) for path in dict.fromkeys(config.inputs)})
+        return {path: _of_what_was_read(path, inputs) for path in dict.fromkeys(inputs.sources)}
+    every = dict.fromkeys(config.inputs)
+    return place.alone("the hashes", lambda: {path: _of_what_was_read(path, inputs) for path in every})
+
+
+def _of_what_was_read(path: str, inputs: Inputs) -> str:
+    """Return the hash of a file, or refuse one that was written to since: the hash would be that of other data."""
+    digest = sha256(Path(path))
+    if state_of(Path(path)) != inputs.states[path]:
+        raise CofactorError(
+            f"{path}: expected the file as it was before it was read, found that it has changed since: the run "
+            "would be of other data than its records say. Start again when nobody writes to it."
+        )
+    return digest
 
 
 def sha256(path: Path) -> str:

@@ -186,10 +186,7 @@ def keys_of(job: Job, folder: RunFolder) -> dict[str, Key]:
 
 def _create(out: Path, job: Job, lines: list[Input], keys: dict[str, Party]) -> RunFolder:
     total = record(job.method.traits.allowance.total()) if job.private else None
-    folder = RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None)
-    if job.prepared.arrays:
-        folder.write_preparation(job.prepared.arrays)
-    return folder
+    return RunFolder.create(out, job.config, lines, privacy=total, keys=keys or None)
 
 
 def _carrier(job: Job) -> Engine:
@@ -207,8 +204,8 @@ def carry(job: Job, folder: RunFolder, callbacks: Sequence[Callback]) -> RunFold
     alike = job.kind.compares and inputs.known is None
     compares = alike and not job.config.apart and is_small(inputs.data, config.rank, job.place)
     streams = job.plan.stream is not None
-    keys, asked = keys_of(job, folder), job.prepared.asked
-    journal = Journal(job.place, folder, job.names, config, job.method, callbacks, streams, keys, asked)
+    keys, prepared = keys_of(job, folder), job.prepared
+    journal = Journal(job.place, folder, job.names, config, job.method, callbacks, streams, keys, prepared)
     if streams:
         journal.begin(0)  # a stream has no checkpoint: it begins anew
     known: Any = [own or [None] * len(inputs.names) for own in (inputs.held, inputs.rows, inputs.scales)]

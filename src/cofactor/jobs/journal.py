@@ -15,6 +15,7 @@ from cofactor.jobs import uploads
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.place import Place
+from cofactor.jobs.preparing import Prepared
 from cofactor.method import Method
 from cofactor.privacy.charges import Costs
 from cofactor.privacy.errors import LedgerError
@@ -31,7 +32,7 @@ FROM_THE_BEGIN = ("keys", "ledger")
 class Journal:
     """The journal of a run; ``keys`` are those of the clients of this process, and of none where nothing is private.
 
-    ``asked`` is what left the clients before the first round, by round: sums for a preparation.
+    ``prepared`` are the steps before the first round, and what has left the clients for them.
     """
 
     place: Place
@@ -42,7 +43,7 @@ class Journal:
     callbacks: Sequence[Callback] = ()
     streams: bool = False
     keys: Mapping[str, Key] = field(default_factory=dict)
-    asked: Sequence[tuple[int, Sequence[Answer]]] = ()
+    prepared: Prepared = field(default_factory=Prepared)
     ledger: Writer | None = None
     files: dict[str, Signed] = field(default_factory=dict)
 
@@ -102,18 +103,24 @@ class Journal:
         self._signed(ledger.CHARGES, lambda: writing.charged(self.names, t, costs, participants))
 
     def begin(self, done: int) -> None:
-        """Forget what was written of rounds that the checkpoint does not hold, and go on where the ledger ends."""
+        """Forget what was written of rounds that the checkpoint does not hold, and go on where the ledger ends.
+
+        What the steps before it have learned is written last: where that is cut off, clients are asked for it again.
+        """
+        asked = self.prepared.asked  # nothing, where the steps were known
         if self.private:
             self.place.alone("the run folder", self._check_settings)
-        self.place.alone("the run folder", lambda: self.folder.rewind(done, private=self.private))
+        self.place.alone("the run folder", lambda: self.folder.rewind(done or -len(asked), private=self.private))
         if self.place.here > 0:
             return
         if self.private:
             self.files = self.folder.books()
         else:
             self.ledger = self.folder.log_messages(self.names)
-            for t, answers in self.asked:
+            for t, answers in asked:
                 self.ledger(t, answers)
+        if self.prepared.arrays:
+            self.folder.write_preparation(self.prepared.arrays)
 
     def sent(self, t: int, answers: Sequence[Answer]) -> None:
         """Write the ledger; in rounds all processes wait, since none may go on with, or save, what is not in it."""

@@ -16,6 +16,7 @@ from cofactor.jobs import preparing
 from cofactor.jobs.conclude import TOP, Finding
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
+from cofactor.jobs.hashing import check_data, hashes
 from cofactor.jobs.place import Place
 from cofactor.jobs.reading import read
 from cofactor.kinds.kind import Kind, root
@@ -208,6 +209,7 @@ def add_pooled(folder: RunFolder) -> Evaluation:
         raise CofactorError("exact-als is the pooled answer already; a pooled bound is there for non-negative numbers.")
     config = replace(config, method="exact", options={}) if config.kind == "blocks" else config
     _, inputs = read(config, Place())
+    check_data(folder, hashes(config, inputs, Place()))
     inputs, _ = preparing.prepare(config, inputs, Place(), folder.preparation())
     kind = kinds.named(config.kind)
     if not kind.compares or inputs.known is not None:

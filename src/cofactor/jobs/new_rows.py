@@ -51,16 +51,16 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None, client
     if kind.name == "ratings":
         _, rows, X = ratings_of(folder, path)
     else:
-        steps = folder.preparation()
-        known = [str(name) for name in steps[NAMES]] if steps else names
+        public = folder.public()  # where a run has steps, they are with its factor
+        steps = Preparation.from_arrays(public)
+        known = [str(name) for name in public[NAMES]] if steps else names
         aside: dict[str, Any] = dict.fromkeys(("group_by", "label", "split", "leave_out", "row_weights"))
         if path.suffix.lower() not in weighing.LAYERED:  # has no layer of weights: every cell counts that is not NaN
             aside["cell_weights"] = None
         plain = replace(config, layer=layer or config.layer, **aside)
         read = read_table(str(path), plain)
         X, rows = _over(read, known, config), read.row_names
-        made = Preparation.from_arrays(steps)
-        X = made(kinds.check_one(made.takes, X, path.name, known)) if steps else X
+        X = steps(kinds.check_one(steps.takes, X, path.name, known)) if steps else X
     kind = kinds.named(method.traits.kind)
     X = kinds.check_one(kind, X, path.name, names)
     if own is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from cofactor.data import harmonise, load, partition, ratings_split
+from cofactor.data.formats.failing import State, state_of
 from cofactor.data.formats.table import Table
 from cofactor.engines.team import ProcessError, text_of
 from cofactor.jobs import weighing
@@ -33,7 +34,8 @@ class Inputs:
 
     ``known`` are the features of every client of the run, where they differ; ``held`` what ratings are held out;
     ``rows`` the names of the rows of each client, where they have some; ``titles`` what people call the features;
-    ``weights`` how often the rows of each client count, where not once, and ``scales`` by what they were scaled for it.
+    ``weights`` how often the rows of each client count, where not once, and ``scales`` by what they were scaled for it;
+    ``states`` what all files of the run were like before any was read.
     """
 
     names: list[str]
@@ -46,6 +48,7 @@ class Inputs:
     titles: list[str] | None = None
     weights: list[Array] = field(default_factory=list)
     scales: list[Array] = field(default_factory=list)
+    states: Mapping[str, State] = field(default_factory=dict)
 
     @property
     def plain(self) -> list[Data]:
@@ -65,8 +68,10 @@ def read(config: Config, place: Place) -> tuple[Config, Inputs]:
     if config.together and place.count > 1:
         refuse_dealt(config.plan)
     _check_once(config)
+    states = {path: state_of(Path(path)) for path in config.inputs}
     with _kept(config):
-        return _read(config, place)
+        config, inputs = _read(config, place)
+    return config, replace(inputs, states=states)
 
 
 def _check_once(config: Config) -> None:

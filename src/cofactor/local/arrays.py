@@ -116,12 +116,13 @@ def check(X: Data, *, client: object = 0, signed: bool = False) -> Data:
 def canonical(X: Data) -> Data:
     """Return a CSR or CSC matrix that has its cells in order and none of them twice; X itself is never changed.
 
-    It is looked at anew: what a matrix remembers of itself is wrong where its indices were changed in place.
+    It is looked at anew: what a matrix remembers of itself is wrong where its indices were changed in place. What lies
+    in its arrays behind the last cell is left out: it is no value.
     """
     X = X if X.format in ("csr", "csc") else X.tocsr()
-    seen = type(X)((X.data, X.indices, X.indptr), X.shape)
+    seen = type(X)((X.data[: X.nnz], X.indices[: X.nnz], X.indptr), X.shape)
     if seen.has_canonical_format:
-        return X
+        return X if len(X.data) == X.nnz else seen
     found = seen.copy()
     found.sum_duplicates()
     return found

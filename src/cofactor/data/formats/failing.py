@@ -10,7 +10,8 @@ from typing import Any
 
 from cofactor.types import CofactorError, DataError
 
-_State = tuple[int, ...]
+State = tuple[int, ...]
+"""By what a file is known without a look at what is in it."""
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,16 @@ class OnDisk:
     """
 
     path: Path
-    state: _State | None = field(default=None, kw_only=True, compare=False, repr=False)
+    state: State | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Look at the file."""
         if self.state is None:
-            object.__setattr__(self, "state", _state(self.path))
+            object.__setattr__(self, "state", state_of(self.path))
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
         """Look at the file here."""
-        self.__dict__.update(fields, state=_state(fields["path"]))
+        self.__dict__.update(fields, state=state_of(fields["path"]))
 
     @contextmanager
     def rows(self, start: int, stop: int) -> Iterator[None]:
@@ -46,14 +47,14 @@ class OnDisk:
         except Exception as error:
             text = f"{self.path}: rows {start}:{stop} could not be read: {type(error).__name__}: {error}"
             raise DataError(text) from error
-        if _state(self.path) != self.state:
+        if state_of(self.path) != self.state:
             raise DataError(
                 f"{self.path}: expected the file as it was opened, found that it has changed since; put it back, and "
                 "leave it alone while it is read."
             )
 
 
-def _state(path: Path) -> _State:
+def state_of(path: Path) -> State:
     """Return the size of a file and when it was last written to; nothing of a folder, or of what is not there."""
     if not path.is_file():
         return ()
