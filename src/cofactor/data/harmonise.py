@@ -130,6 +130,22 @@ def merged(tables: Sequence[Table], how: How) -> tuple[list[str] | None, list[Da
     return found.feature_names, [found.place(table.X, j) for j, table in enumerate(tables)], found.known()
 
 
+Head = tuple[list[str] | None, int, str]
+"""What others need of a table to match features with it: names, how many there are, and where it is from."""
+
+
+def head(table: Table) -> Head:
+    """Return what other processes are told of a table."""
+    return table.feature_names, int(table.shape[1]), table.source
+
+
+def among(mine: Sequence[Table], own: slice, heads: Sequence[Head]) -> list[Table]:
+    """Return the tables of all processes, of which ``own`` are here, and the others have no rows."""
+    tables = [Table(np.zeros((0, m)), names, source=source) for names, m, source in heads]
+    tables[own] = mine
+    return tables
+
+
 def check_linked(columns: Sequence[Array], clients: Sequence[str], hint: str = "") -> None:
     """Refuse a union in which some clients share no feature with the others, not even through a third client.
 

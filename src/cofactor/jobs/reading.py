@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ from scipy import sparse
 
 from cofactor.data import harmonise, load, partition, ratings_split
 from cofactor.data.formats.table import Table
-from cofactor.engines.team import ProcessError, text_of
+from cofactor.engines.team import kept
 from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
@@ -24,7 +24,7 @@ from cofactor.methods.blocks import blocks
 from cofactor.methods.build import AUTO, Facts, refuse_dealt, settle
 from cofactor.methods.refusals import AGAIN
 from cofactor.privacy.errors import PrivacyError
-from cofactor.types import Array, CofactorError, Data, DataError
+from cofactor.types import Array, CofactorError, Data
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,8 @@ def _file(path: str) -> Any:
     return found.st_dev, found.st_ino
 
 
-@contextmanager
-def _kept(config: Config) -> Iterator[None]:
-    try:
-        yield
-    except ProcessError:
-        raise
-    except Exception as error:
-        if config.privacy is None or (isinstance(error, CofactorError) and error.told is not None):
-            raise
-        raise DataError(text_of(error)).kept("of a file") from error
+def _kept(config: Config) -> AbstractContextManager[None]:
+    return kept("of a file", private=config.privacy is not None)
 
 
 def _read(config: Config, place: Place) -> tuple[Config, Inputs]:
@@ -190,9 +182,7 @@ def matched(config: Config, place: Place) -> Inputs:
     with place.guard("the inputs"), _kept(config):
         own = place.own(len(config.inputs))
         mine = [read_table(path, config, opens=place.opens if place.remote else None) for path in config.inputs[own]]
-    heads = place.together("the clients", [(t.feature_names, t.X.shape[1], t.source) for t in mine])
-    tables = [Table(np.zeros((0, m)), names, source=source) for names, m, source in heads]
-    tables[own] = mine
+    tables = harmonise.among(mine, own, place.together("the clients", list(map(harmonise.head, mine))))
     features, data, known = harmonise.merged(tables, config.features)  # type: ignore[arg-type]
     counts = [w for table in mine if (w := weighing.of_rows(table, config.row_weights)) is not None]
     known = None if config.kind == "gaps" else known  # to which features that a client lacks were not observed
