@@ -70,7 +70,9 @@ def stored(X: Data) -> float:
     """Return how many numbers X has in memory; infinitely many where it keeps its rows elsewhere."""
     if is_dense(X):
         return X.shape[0] * X.shape[1]
-    return math.inf if is_held(X) else X.nnz
+    if is_held(X):
+        return math.inf
+    return X.nnz if sparse.issparse(X) else X.shape[0] * X.shape[1]  # cells with weights are as many as there are
 
 
 def has_dense_rows(X: Data) -> bool:
