@@ -9,6 +9,7 @@ from scipy import sparse
 
 from cofactor.data.formats.table import absent, plain
 from cofactor.data.formats.triples import DUPLICATES, merged, places_of
+from cofactor.data.partition import by_group
 from cofactor.engines.team import Team
 from cofactor.estimators.tables import is_frame
 from cofactor.ratings import observed
@@ -179,8 +180,9 @@ def rows_of(n: int, groups: Any, *, apart: bool = False) -> list[Array]:
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise CofactorError(f"groups: expected one label per row ({n}), found shape {labels.shape}.")
-    owner = np.unique(labels, return_inverse=True)[1]
-    return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
+    if missing := absent(labels):
+        raise DataError(f"groups: expected a label for every user, found {missing} without.")
+    return list(by_group(labels).values())
 
 
 def labels_of(R: Any, column: str, users: Array) -> Array:
