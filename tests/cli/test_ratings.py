@@ -253,3 +253,46 @@ def test_titles_are_printed_as_they_are(stars, tmp_path):
     assert shown.count("[REC]") == 19
     assert ":key:" in shown
     assert "\x1b" not in shown
+
+
+def test_users_keep_their_names_where_items_have_the_same_ones(tmp_path):
+    """Ids are numbers on both sides: user 105 was shown by the title of film 105, and of two users of one title one."""
+    rng = np.random.default_rng(0)
+    lines = [f"{100 + u},{100 + i},{rng.integers(1, 6)}" for u in range(12) for i in range(12) if (u + i) % 3]
+    (tmp_path / "ratings.csv").write_text("\n".join(["userId,movieId,rating", *lines]) + "\n")
+    (tmp_path / "films.csv").write_text("movieId,title\n" + "".join(f"{100 + i},The Film\n" for i in range(12)))
+    words = ("fit", "ratings.csv", "--ratings", "-k", 2, "--rounds", 3, "--titles", "films.csv", "-q")
+    cofactor(*words, cwd=tmp_path)
+    shown = cofactor("recommend", "run", "--user", 105, "--user", 106, "-n", 2, cwd=tmp_path).stdout
+    assert all(f"│ {user}  │ The Film, The Film │" in shown for user in (105, 106))
+    assert cofactor("similar", "run", 105, 106, "-n", 1, cwd=tmp_path).stdout.count("│ The Film │ The Film │") == 2
+
+
+def clicks(path, users=30):
+    rng = np.random.default_rng(1)
+    lines = [f"u{u},{i},1" for u in range(users) for i in np.flatnonzero(rng.random(12) < 0.5)]
+    path.write_text("\n".join(["user,item,rating", *lines]) + "\n")
+    return path
+
+
+def test_of_clicks_whole_users_cannot_be_held_out_and_no_rank_has_an_error(tmp_path):
+    """Lists of users of whom nothing is known were judged, in the order of the items; every rank had an error of 0."""
+    words = ("fit", clicks(tmp_path / "clicks.csv"), "--ratings", "-k", 2, "--option", "alpha=5", "--holdout", "user")
+    assert "--holdout user: expected a model with biases" in refused(*words, cwd=tmp_path)
+    said = refused("rank", "clicks.csv", "--ratings", "-k", "1:3", cwd=tmp_path)
+    assert "expected ratings that differ, found 1 for all of them" in said
+
+
+def test_a_run_that_would_be_judged_by_nothing_is_refused(stars, tmp_path):
+    words = ("fit", stars[0] / "ratings.csv", "--ratings", "-k", 2, "--holdout", "time", "--holdout-share", 0.01)
+    assert "--holdout time: expected users with 100 ratings or more" in refused(*words, cwd=tmp_path)
+
+
+def test_items_that_are_nearly_called_the_same_are_told(tmp_path):
+    for name, item in (("a", "Caf\u00e9 {}"), ("b", "Cafe\u0301 {}"), ("c", " caf\u00e9 {}")):
+        lines = [f"{name}{u},{item.format(i)},{1 + (u + i) % 5}" for u in range(6) for i in range(6)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["user,item,rating", *lines]) + "\n", encoding="utf-8")
+    words = ("--ratings", "-k", 1, "--rounds", 2)
+    assert "written (Unicode NFC or NFD)" in cofactor("fit", "a.csv", "b.csv", *words, cwd=tmp_path).stderr
+    said = cofactor("fit", "a.csv", "c.csv", *words, "--out", "other", cwd=tmp_path).stderr
+    assert "differ only in case or spaces" in said

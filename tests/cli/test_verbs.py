@@ -42,7 +42,10 @@ def test_the_verbs_that_only_show_something(hospitals, tmp_path):
     folder, _ = hospitals
     cofactor("fit", folder / "ann.csv", "-k", 3, "-q", cwd=tmp_path)
     assert "ann" in cofactor("evaluate", "run", cwd=tmp_path).stdout
-    assert json.loads(cofactor("methods", "--json", cwd=tmp_path).stdout)[0]["name"] == "exact"
+    found = json.loads(cofactor("methods", "--json", cwd=tmp_path).stdout)
+    assert found[0]["name"] == "exact"
+    bits = next(line for line in found if line["name"] == "asso")  # as it runs, with sweeps that send counts, too
+    assert (bits["rounds"], bits["sends"]) == ("4", "factor, loss; then cells, overlap, uncovered, error")
     assert json.loads(cofactor("doctor", "--json", cwd=tmp_path).stdout)["small run"] == "ok"
     assert cofactor("report", "run", "--out", "page.html", cwd=tmp_path).stdout.strip() == "page.html"
     shown = "fit resume transform evaluate rank passports consensus report methods doctor demo"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cloudpickle
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -618,3 +619,16 @@ def test_the_log_gives_back_what_was_sent(monkeypatch):
     assert list(kept) == []
     kept.add(Shared(np.ones((2, 3))), 3, np.array([0]))
     assert [told[1] for told in kept] == [3]
+
+
+def test_data_frames_on_workers_have_the_same_columns_in_the_same_order(engine, client, Xs):
+    """Nothing is matched by name there: columns of other names were taken for one feature, without a word."""
+    names = [f"g{i}" for i in range(Xs[0].shape[1])]
+    frames = [pd.DataFrame(X, columns=names) for X in Xs]
+    model = FederatedNMF(3, rounds=2, tol=0, random_state=0, engine=engine)
+    assert model.fit([dask.delayed(frame) for frame in frames]).components_.shape == (3, len(names))
+    frames[4] = frames[4][names[::-1]]
+    with pytest.raises(
+        CofactorError, match=r"client 4: expected columns .* as client 0, found 'g13' in the place of 'g0"
+    ):
+        model.fit([dask.delayed(frame) for frame in frames])

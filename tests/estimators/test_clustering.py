@@ -192,3 +192,15 @@ def test_rounds_that_were_not_enough_are_told(rng):
     X = rng.normal(size=(60, 4))
     with pytest.warns(ConvergenceWarning, match="5 rounds were not enough"):
         FederatedKMeans(3, method="simplex", rounds=5, tol=1e-9, random_state=0).fit(np.array_split(X, 2))
+
+
+@EVERY
+def test_a_centre_at_zero_is_a_cluster(method, rng):
+    """Rows of zeros are one, as empty baskets and blank pages are: its centre was said to be made of nothing."""
+    Xs = [np.zeros((12, 4)), 5 + rng.normal(0, 0.1, (20, 4))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = FederatedKMeans(2, method=method, random_state=0).fit(Xs)
+    assert model.empty_components_ == []
+    assert len(set(model.labels_[0])) == 1

@@ -519,3 +519,21 @@ def test_clicks_need_no_ratings(form):
     np.testing.assert_array_equal(model.ranking(form(held)).sums, like.ranking(form(held.assign(rating=1.0))).sums)
     with pytest.raises(DataError, match="found no rating among user, item"):
         FederatedMF(1).fit(form(held))
+
+
+def test_of_a_user_without_clicks_nothing_is_known_and_that_is_said():
+    """The list in the order of the items was said to be the best rated ones, and of a cold user nothing was said."""
+    X = np.eye(6)[:5] + np.eye(6, k=1)[:5]
+    X[2] = 0
+    model = FederatedMF(2, implicit=True, ridge=0.1, random_state=0).fit(sparse.csr_matrix(X))
+    for ask in (lambda: model.recommend(2, 3), lambda: model.recommend(n=3, ratings={"new": 1})):
+        with pytest.warns(UserWarning, match="all items have the same score"):
+            assert ask().tolist() == [0, 1, 2]
+    with pytest.warns(UserWarning, match="99' is no user of the fit; give") as said:
+        model.recommend(99, 3)
+    assert not any("best rated" in str(line.message) for line in said)
+
+
+def test_groups_without_a_label_are_refused(R):
+    with pytest.raises(DataError, match="groups: expected a label for every user, found 1 without"):
+        FederatedMF(2).fit(R, groups=[None, *["a"] * (R.shape[0] - 1)])

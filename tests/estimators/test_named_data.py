@@ -391,7 +391,7 @@ def test_below_the_estimators_names_are_not_matched_and_frames_must_agree():
     a, b = FRAME[:40], FRAME[40:]
     scan = {"ranks": range(2, 4), "seeds": 2}
     np.testing.assert_array_equal(select_rank([a, b], **scan).heldout, select_rank([X[:40], X[40:]], **scan).heldout)
-    with pytest.raises(DataError, match="client 1: expected the columns of the first data frame in their order"):
+    with pytest.raises(DataError, match="client 1: expected columns of the same names in the same order as client 0"):
         select_rank([a, b.iloc[:, ::-1]], **scan)
     with pytest.raises(DataError, match="client 0: expected a matrix, found AnnData; give its matrix"):
         select_rank(parts(annotated()), **scan)

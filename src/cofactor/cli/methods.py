@@ -29,17 +29,21 @@ def title(kind: str) -> str:
 
 
 def describe(name: str) -> dict[str, str]:
-    """Return name, kind, a sentence, what one of several clients sends first and later, and of what a sum is enough."""
+    """Return name, kind, a sentence, what one of several clients sends first and later, and of what a sum is enough.
+
+    It is the method as it runs unless options are given: Boolean ones with their sweeps.
+    """
     entry = catalog.find(name)
     plan = Plan(privacy=BUDGET if entry.private else None)
-    method, _ = build(name, RANK, plan, Facts(CLIENTS, FEATURES, FEATURES))
+    usual = {} if entry.private else kinds.named(entry.kind).options
+    method, _ = build(name, RANK, plan, Facts(CLIENTS, FEATURES, FEATURES), usual)
     last = method.traits.stages[-1] if method.rounds is None else method.rounds - 1
-    first, later = (", ".join(method.schema(FEATURES, t)) for t in (0, last))
+    sent = [", ".join(method.schema(FEATURES, t)) for t in sorted({*method.traits.stages, last})]
     return {
         "name": name,
         "kind": "private" if entry.private else entry.kind,
         "what": entry.what,
-        "sends": first if first == later else f"{first}; then {later}",
+        "sends": "; then ".join(dict.fromkeys(sent)),
         "rounds": "many" if method.rounds is None else str(method.rounds),
         "only the sum of": entry.sums or "-",
         "paper": entry.paper or "ours",

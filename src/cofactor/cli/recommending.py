@@ -36,7 +36,7 @@ def recommend(
     if (file is None) == (not user):
         raise CofactorError("expected either a file of ratings or --user, found " + ("both." if user else "neither."))
     found = lists.recommend(folder, file, n) if file is not None else lists.recommend_known(folder, user or [], n)
-    _show("user", found, lists.titled(folder, found), as_json=json)
+    _show("user", found, lists.titled(folder, found, of="user"), as_json=json)
 
 
 def similar(
@@ -54,10 +54,10 @@ def similar(
 
     folder = RunFolder.open(run)
     found = lists.similar(folder, items, n)
-    _show("item", found, lists.titled(folder, found), as_json=json)
+    _show("item", found, lists.titled(folder, found, of="item"), as_json=json)
 
 
-def _show(who: str, found: dict[str, list[str]], titles: dict[str, list[str]], *, as_json: bool) -> None:
+def _show(who: str, found: dict[str, list[str]], titles: list[tuple[str, list[str]]], *, as_json: bool) -> None:
     """Print lists with titles; JSON has the names of items."""
     from rich.table import Table
 
@@ -67,6 +67,6 @@ def _show(who: str, found: dict[str, list[str]], titles: dict[str, list[str]], *
         print(jsonlib.dumps(found, indent=1))
         return
     table = Table(who, "items")
-    for name, best in titles.items():
+    for name, best in titles:
         table.add_row(name, "; ".join(best) if any("," in title for title in best) else ", ".join(best))
     Console().print(table)

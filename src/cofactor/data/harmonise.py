@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
@@ -130,6 +131,22 @@ def merged(tables: Sequence[Table], how: How) -> tuple[list[str] | None, list[Da
     return found.feature_names, [found.place(table.X, j) for j, table in enumerate(tables)], found.known()
 
 
+Head = tuple[list[str] | None, int, str]
+"""What others need of a table to match features with it: names, how many there are, and where it is from."""
+
+
+def head(table: Table) -> Head:
+    """Return what other processes are told of a table."""
+    return table.feature_names, int(table.shape[1]), table.source
+
+
+def among(mine: Sequence[Table], own: slice, heads: Sequence[Head]) -> list[Table]:
+    """Return the tables of all processes, of which ``own`` are here, and the others have no rows."""
+    tables = [Table(np.zeros((0, m)), names, source=source) for names, m, source in heads]
+    tables[own] = mine
+    return tables
+
+
 def check_linked(columns: Sequence[Array], clients: Sequence[str], hint: str = "") -> None:
     """Refuse a union in which some clients share no feature with the others, not even through a third client.
 
@@ -232,20 +249,31 @@ def _check_same(tables: Sequence[Table], places: list[dict[str, int]]) -> None:
             )
 
 
+def near_misses(tables: Sequence[Table]) -> str:
+    """Say which names of different clients are nearly the same and stay apart, or nothing."""
+    return _near([_places(table) for table in tables])
+
+
 def _near(places: list[dict[str, int]]) -> str:
-    """Say which names of different clients would match but for case, spaces and versions of gene ids, or nothing."""
+    """Say which names of different clients would match but for case, spaces and versions of gene ids, or nothing.
+
+    So would letters with marks that are written as one character here, and as two there.
+    """
     seen: dict[str, tuple[str, dict[str, int]]] = {}
     pairs = []
     for place in places:
         for name in place:
             known, owner = seen.setdefault(_bare(name), (name, place))
             if name not in owner and known not in place:
-                pairs.append(f"{known!r} and {name!r}")
+                pairs.append((known, name))
     if not pairs:
         return ""
     more = f" and {len(pairs) - 1} more pair{'s' * (len(pairs) > 2)}" if len(pairs) > 1 else ""
-    what = "in case, spaces or the version of a gene id" if VERSIONED.match(pairs[0][1:]) else "in case or spaces"
-    return f"Some names differ only {what} ({pairs[0]}{more}): rename them if they are the same feature."
+    known, name = pairs[0]
+    what = "in case, spaces or the version of a gene id" if VERSIONED.match(known) else "in case or spaces"
+    if unicodedata.normalize("NFC", known) == unicodedata.normalize("NFC", name):
+        what = "in how letters with marks are written (Unicode NFC or NFD)"
+    return f"Some names differ only {what} ({known!r} and {name!r}{more}): rename them if they are the same feature."
 
 
 VERSIONED = re.compile(r"(ens[a-z]*\d+)(\.\d+)?", re.IGNORECASE)
@@ -254,6 +282,6 @@ VERSIONED = re.compile(r"(ens[a-z]*\d+)(\.\d+)?", re.IGNORECASE)
 
 def _bare(name: str) -> str:
     """Return a name without what often differs between files: case, spaces around it, the version of a gene id."""
-    name = name.strip().lower()
+    name = unicodedata.normalize("NFC", name).strip().lower()
     found = VERSIONED.fullmatch(name)
     return found[1] if found else name

@@ -192,6 +192,7 @@ class Hosts:
         if self.dtype is None:
             found = [form for part in self._all(places, worker.forms) for form in part]
             kinds.alike(found)
+            kinds.same_columns([form.columns for form in found])
             self.n_features, self.dtype = found[0].shape[1], np.result_type(*(form.dtype for form in found))
         self._all(places, worker.settle, self.dtype)
         if self.base is not None:

@@ -44,10 +44,11 @@ class Terms(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What others may know of a client's data: its features and its type; of its rows nothing."""
+    """What others may know of a client's data: its features, their names and its type; of its rows nothing."""
 
     shape: tuple[None, int]
     dtype: np.dtype[Any]
+    columns: kinds.Columns
 
 
 class Steady(Host):
@@ -93,6 +94,7 @@ class Hosted:
         self.blas = ThreadpoolController()
         self.limit = self.threads if len(data) == 1 else 1
         try:
+            self.columns = [kinds.columns_of(X) for X in data]
             kind = kinds.named(self.terms.method.traits.kind)
             self.data = [
                 X if self.terms.checked else kinds.check_one(kind, X, j, private=self.private)
@@ -144,7 +146,7 @@ def forms(hosted: Hosted) -> list[Form]:
     """Order: say what the data are like, or what is wrong with them."""
     if hosted.error is not None:
         raise hosted.error
-    return [Form((None, X.shape[1]), X.dtype) for X in hosted.data]
+    return [Form((None, X.shape[1]), X.dtype, names) for X, names in zip(hosted.data, hosted.columns, strict=True)]
 
 
 def settle(hosted: Hosted, dtype: np.dtype[Any]) -> None:

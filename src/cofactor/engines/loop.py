@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,8 @@ from cofactor.engines.history import Round, draws, stage_of
 from cofactor.engines.inline import Inline
 from cofactor.engines.merging import merged
 from cofactor.engines.outcome import Run
-from cofactor.engines.over import ALONE, SURE, Over, in_order
+from cofactor.engines.over import Over, in_order
+from cofactor.engines.settled import settled
 from cofactor.kinds import Checked
 from cofactor.local import devices
 from cofactor.method import SERVER, Method
@@ -102,7 +103,7 @@ def run(
         spent, said = (math.inf, "") if ledger is None else (ledger.spent, paying.remark_of(method, shared))
         known |= {"findings": done.findings, "remark": said, "recent": list(over.recent)}
         found = Run(factor, done.codes, history, ended, ledger, spent, **known)
-        return _told(found, rank, done.used, absent=np.flatnonzero(over.never), undrawn=np.flatnonzero(over.undrawn))
+        return settled(found, method, rank, done.used, (np.flatnonzero(over.never), np.flatnonzero(over.undrawn)))
 
 
 def run_stream(
@@ -199,30 +200,7 @@ def _streamed(
     told: dict[str, Any] = {"arrivals": found.arrivals, "findings": done.findings, "recent": list(over.recent)}
     result = Run(found.factor, done.codes, history, ended, **told)
     never = set(range(session.n_clients)) - {arrival.client for arrival in found.arrivals}
-    return _told(result, rank, done.used, absent=sorted(never | set(found.absent)))
-
-
-def _told(found: Run, k: int, used: Array | None, *, absent: Iterable[int], undrawn: Iterable[int] = ()) -> Run:
-    """Return a run with clients that had no part, and components that are zeros, of no row or of one, or unsure.
-
-    Biases and the mean of ratings, rows of the factor below its ``k`` components, are none; beside them a component is
-    nothing that moves no rating by a millionth of theirs: a ridge takes it away by shares, and never to the end.
-    """
-    factor, codes = np.asarray(found.factor), [np.asarray(W) for W in found.codes]  # which may be on a device
-    alive = np.asarray(factor[:k].any(axis=1))
-    used = None if used is None or used.shape[1] < len(alive) else used
-    if used is not None and used.shape[1] == len(factor) > k:
-        reach = used[0] * np.abs(factor).max(axis=1)
-        alive &= reach[:k] > 1e-6 * reach.max()
-    if used is not None:
-        used = used[:, :k]
-        alive &= used[0] > 0
-    empty = tuple(np.flatnonzero(~alive).tolist())
-    rows = found.sizes if found.sizes is not None else used[1] if used is not None else np.zeros(len(alive))
-    single = tuple(np.flatnonzero(alive & (np.abs(rows - 1) < ALONE)).tolist())
-    unsure = () if found.stability is None else tuple(np.flatnonzero(alive & (found.stability < SURE)).tolist())
-    told: dict[str, Any] = {"absent": tuple(map(int, absent)), "undrawn": tuple(map(int, undrawn))}
-    return replace(found, factor=factor, codes=codes, empty=empty, single=single, unsure=unsure, **told)
+    return settled(result, session.method, rank, done.used, (sorted(never | set(found.absent)), ()))
 
 
 def _check_start(start: Array | None, rank: int, m: int) -> None:

@@ -86,6 +86,9 @@ def agree(team: Team, method: Method, Xs: Sequence[Data], *, empty: bool = False
         known |= team.count > 1 and not len(Xs)
         data = list(Xs) if known else kinds.check(method.traits.kind, Xs, first=first, private=private)
     forms = team.exchange("the data", [(X.shape[1], X.dtype.str) for X in data])
+    columns = [] if known else [kinds.columns_of(X) for X in Xs]
+    with team.guard("the data"):
+        kinds.same_columns(team.together("the columns of data", columns))
     features = next(form[0][0] for form in forms if form)
     for process, form in enumerate(forms):
         if form and form[0][0] != features:

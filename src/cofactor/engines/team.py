@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from cofactor.types import Array, ClientError, CofactorError
+from cofactor.types import Array, ClientError, CofactorError, DataError
 
 T = TypeVar("T")
 COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -76,6 +76,19 @@ class Team:
     def together(self, where: str, mine: list[T]) -> list[T]:
         """Return the lists of all processes as one."""
         return [entry for part in self.exchange(where, mine) for entry in part]
+
+
+@contextmanager
+def kept(who: str, *, private: bool) -> Iterator[None]:
+    """In a private run let no error of this block tell other processes what was found in data; ``who`` is whose."""
+    try:
+        yield
+    except ProcessError:
+        raise
+    except Exception as error:
+        if not private or (isinstance(error, CofactorError) and error.told is not None):
+            raise
+        raise DataError(text_of(error)).kept(who) from error
 
 
 def launched() -> int:

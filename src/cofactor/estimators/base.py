@@ -20,6 +20,7 @@ from cofactor.engines.history import ENDED, Round
 from cofactor.engines.inline import Inline
 from cofactor.engines.loop import carrier, run
 from cofactor.engines.outcome import Run
+from cofactor.engines.team import Team, kept
 from cofactor.engines.totals import totals
 from cofactor.estimators import clients, places
 from cofactor.estimators.containers import Containers
@@ -34,11 +35,10 @@ from cofactor.kinds.measure import Measure
 from cofactor.local import arrays, devices
 from cofactor.method import Method
 from cofactor.methods.build import About, Facts, about, ready, refuse
-from cofactor.plan import Plan, is_whole
+from cofactor.plan import Plan
 from cofactor.privacy.allowance import Privacy
 from cofactor.types import Array, CofactorError, Data
 
-MOST_BY_DEFAULT = 10
 SHAPE_ONLY: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False}
 """scikit-learn checks shape and type; values are checked here, with the client and the cell in the message."""
 
@@ -151,23 +151,28 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if self.prepare is not None:
             preparation = Preparation.of(self.prepare, self._kind, private=private)
         places.agree(X, {"groups": groups, **given.named})
-        held = self._held(X, groups, plan, preparation)
-        preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)
-        start = given.start(held, whole)
-        data = given.weigh(held, whole)
-        facts = clients.facts(data, plan)
-        rank = self._rank(facts, data)
-        method, plan, _, choice, foreseen = ready(chosen, rank, plan, facts, options)
+        team = clients.ALONE if engine is None else engine.team
+        with team.guard("the start of the fit"):  # an error here would leave other processes waiting for this one
+            plan = clients.of_one_seed(plan, team)
+            with kept("of a process", private=private and team.count > 1):
+                held = self._held(X, groups, plan, preparation, team)
+                preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)
+                start = given.start(held, whole)
+                data = given.weigh(held, whole)
+            everyone = clients.everyone(held, team, grouped=groups is not None)
+            facts = clients.facts(data, plan, team)
+            rank = self._rank(facts, data)
+            method, plan, _, choice, foreseen = ready(chosen, rank, plan, facts, options)
+            formed = clients.in_form(data, method)
         if choice is not None:
             self.choice_, chosen = choice, choice.method
         mind(foreseen)
-        formed = clients.in_form(data, method)
         kind = kinds.KINDS[method.traits.kind]
         work = [] if plan.privacy is not None else [Measure(kind, method)] * len(formed)  # which other processes hear
         outcome = run(method, formed, plan, engine=engine, callbacks=self._watchers(), start=start, work=work)
         codes = [] if clients.is_elsewhere(formed) else outcome.codes
         found = outcome.findings if work else measure.here(kind, method, formed, codes, outcome.factor)
-        told = measure.verdict(kind, outcome, found, held.names, features=left)
+        told = measure.verdict(kind, outcome, found, everyone if work else held.names, features=left)
         lacking(told, found)
         self._made, self._preparation, self._chosen = method, preparation, (chosen, options)
         self.components_, self.codes_, self.clients_ = outcome.factor, outcome.codes, held.names
@@ -176,14 +181,13 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         self.history_: list[Round] = outcome.history
         self.n_rounds_ = self.n_iter_ = len(outcome.history)
         self.ended_, self.empty_components_ = ENDED[outcome.ended], list(outcome.empty)
-        self.stability_, self.absent_ = outcome.stability, [held.names[j] for j in outcome.absent]
+        self.stability_, self.absent_ = outcome.stability, [everyone[j] for j in outcome.absent]
         self.ledger_, self.epsilon_ = outcome.ledger, outcome.epsilon
-        self.n_features_in_ = held.width or self.components_.shape[1]
-        self._column = groups if isinstance(groups, str) else None
-        self.features_, self.n_components_ = left, len(self.components_)
+        self.n_components_, self.n_features_in_ = len(outcome.factor), held.width or outcome.factor.shape[1]
+        self._column, self.features_ = groups if isinstance(groups, str) else None, left
         if held.features is not None:
             self.feature_names_in_ = np.array(held.features, dtype=object)
-        name_ending(outcome, held.names, kind)
+        name_ending(outcome, everyone, kind)
         doubt(outcome, self.features_)
         self._conclude(told.whole, outcome)
         self._add(whole if given.cells is None else data, facts, plan, engine)
@@ -201,7 +205,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         devices.refuse(self.device, self._kind.name, private=plan.privacy is not None)
         return carrier(Inline(device=self.device), plan)
 
-    def _held(self, X: Any, groups: Any, plan: Plan, steps: Preparation) -> clients.Clients:
+    def _held(self, X: Any, groups: Any, plan: Plan, steps: Preparation, team: Team) -> clients.Clients:
         """Return the clients of what was given; nothing of data that are elsewhere is read."""
         if clients.is_elsewhere(X):
             if self.prepare is not None:
@@ -216,7 +220,7 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
 
         kind = steps.takes if steps.steps else self._kind
         how: Any = {"kind": kind, "features": self.features, "layer": self.layer, "empty": empty}
-        return clients.split(X, groups, convert=convert, **how)
+        return clients.split(X, groups, convert=convert, team=team, **how)
 
     def _prepared(
         self, preparation: Preparation, held: clients.Clients, plan: Plan, engine: Engine | None, chosen: str | Method
@@ -236,20 +240,11 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
 
     def _rank(self, facts: Facts, data: list[Data]) -> int:
         """Return the number of components; of a private fit rows are no limit unless they are public."""
-        n, m, k = facts.rows, facts.features, self.n_components
-        limit = min((size for size in (n, m) if size is not None), default=k)
-        if limit is None:
-            raise CofactorError("n_components: expected a whole number for blocks whose shapes are not known here.")
-        k = min(MOST_BY_DEFAULT, limit) if k is None else k
-        if not (is_whole(k) and 1 <= k <= limit):
-            rows = "" if n is None else f"the smaller of n_samples={n} and "
-            raise CofactorError(
-                f"n_components: expected a whole number from 1 to {limit} ({rows}n_features={m}), found {k!r}."
-            )
+        k = clients.rank(self.n_components, facts)
         made = self._about.rank
         if made not in (None, k) and self.n_components is not None:
             raise CofactorError(f"n_components is {k}, but the method was made with rank {made}.")
-        return int(k)
+        return k
 
     def transform(self, X: Any) -> Any:
         """Return the codes of new rows for the shared factor; a list of clients gives a list.

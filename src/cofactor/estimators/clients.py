@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -16,6 +17,7 @@ from cofactor.data import harmonise
 from cofactor.data.formats.table import Table, absent, shown
 from cofactor.data.harmonise import How
 from cofactor.data.partition import by_group
+from cofactor.engines.team import Team
 from cofactor.estimators.tables import as_tables, is_frame, is_lazy, set_aside, without_numbers
 from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
@@ -24,10 +26,13 @@ from cofactor.local.columns import SomeColumns, groups
 from cofactor.method import Method
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import Facts, refuse_again
-from cofactor.plan import Plan
+from cofactor.plan import Plan, is_whole
 from cofactor.types import Array, CofactorError, Data, DataError, unknown
 
 NUMBERS = (np.float64, np.float32)
+MOST_BY_DEFAULT = 10
+ALONE = Team()
+"""This process, where no engine says that there are others."""
 
 
 class Clients(NamedTuple):
@@ -90,11 +95,13 @@ def split(
     features: How = "same",
     layer: str | None = None,
     empty: bool = False,
+    team: Team = ALONE,
 ) -> Clients:
     """Return the clients: the items of a list, the groups of a matrix, or one client; each checked.
 
     ``groups`` are labels of the rows, or the name of a column that holds them. Features are matched by name where
-    there are names. ``empty`` lets clients have no rows, and wants all of them in memory: those of a private fit.
+    there are names. ``empty`` lets clients have no rows, and wants all of them in memory: those of a private fit. With
+    a ``team`` of several processes the clients are those of this one, and features those of all of them.
     """
     refuse_others(X)
     many = is_many(X)
@@ -108,8 +115,10 @@ def split(
     if isinstance(groups, str):
         tables[0], groups = set_aside(tables[0], groups)
     tables = [replace(table, X=converted(table.X, j, convert)) for j, table in enumerate(tables)]
-    names, data, known = matched(tables, features)
-    checked = kinds.check(kind, data, features=names, private=empty)
+    first = sum(team.exchange("the clients", len(tables))[: team.here])
+    tables = [replace(table, source=f"client {j}") for j, table in enumerate(tables, first)]
+    names, data, known = matched(tables, features, team)
+    checked = kinds.check(kind, data, first=first, features=names, private=empty)
     if many or groups is None:
         moved = any(table.feature_names not in (None, names) for table in tables)
         return Clients(checked, list(range(len(data))), None, names, known, moved)
@@ -166,20 +175,41 @@ def refuse_others(X: Any) -> None:
         raise DataError("expected at least one client, found an empty list.")
 
 
-def matched(tables: list[Table], how: How) -> tuple[list[str] | None, list[Data], list[Array] | None]:
-    """Match features by name: their names (None without), the data over them, and who has which where they differ."""
-    data = [table.X for table in tables]
+def matched(mine: list[Table], how: How, team: Team = ALONE) -> tuple[list[str] | None, list[Data], list[Array] | None]:
+    """Match features by name over all processes: names (None without), the data here, and who has which if they differ.
+
+    Each process matching its own would put features of one name in other columns elsewhere.
+    """
+    data = [table.X for table in mine]
     if how not in get_args(How):
         raise unknown("features", how, get_args(How))
+    heads = team.exchange("the features", list(map(harmonise.head, mine)))
+    first = sum(map(len, heads[: team.here]))
+    own = slice(first, first + len(mine))
+    tables = harmonise.among(mine, own, list(chain.from_iterable(heads)))
     if all(table.feature_names is None for table in tables):
         if how in ("union", "intersection"):
             raise DataError(f"features={how!r}: expected clients with feature names, found none.")
         return None, data, None
-    return harmonise.merged(tables, how)
+    names, placed, known = harmonise.merged(tables, how)
+    return names, placed[own], known
 
 
-def facts(data: list[Data], plan: Plan) -> Facts:
+def of_one_seed(plan: Plan, team: Team) -> Plan:
+    """Return the plan with the seed of process 0: each draws one of its own where ``random_state`` is None."""
+    return replace(plan, seed=team.exchange("the seed", plan.seed)[0])
+
+
+def everyone(held: Clients, team: Team, *, grouped: bool) -> list[Any]:
+    """Return the names of the clients of all processes: those of groups, or numbers through all of them."""
+    names = team.together("the clients", held.names) if team.count > 1 else held.names
+    return names if grouped or team.count == 1 else list(range(len(names)))
+
+
+def facts(data: list[Data], plan: Plan, team: Team = ALONE) -> Facts:
     """Return what a method may know of the data: in a private fit nothing but what the plan declares.
+
+    All processes know the same, or each would build a method of its own; under masks none says how many rows it has.
 
     Of blocks that are elsewhere, neither rows nor features may be known.
     """
@@ -188,11 +218,29 @@ def facts(data: list[Data], plan: Plan) -> Facts:
         rows = sum(n for n, _ in shapes)
         public = plan.rows if plan.privacy is not None or np.isnan(rows) else int(rows)
         return Facts(len(data), shapes[0][1], public)
-    features = int(data[0].shape[1])
-    lacking = groups([X.index for X in data], features) if isinstance(data[0], SomeColumns) else None
-    if plan.privacy is not None:
-        return Facts(len(data), features, plan.rows, lacking)
-    return Facts(len(data), features, sum(X.shape[0] for X in data), lacking, some=data[0])
+    features, apart = int(data[0].shape[1]), plan.privacy is not None or (plan.secure and team.count > 1)
+    known = [X.index for X in data] if isinstance(data[0], SomeColumns) else None
+    parts = team.exchange("the data", (len(data), None if apart else sum(X.shape[0] for X in data), known))
+    lacking = None if known is None else groups([index for *_, some in parts for index in some], features)
+    count = sum(clients for clients, *_ in parts)
+    if apart:
+        return Facts(count, features, plan.rows, lacking)
+    return Facts(count, features, sum(rows for _, rows, _ in parts), lacking, some=data[0])
+
+
+def rank(k: Any, facts: Facts) -> int:
+    """Return the number of components that is asked for, checked against what is known of the data; None is usual."""
+    n, m = facts.rows, facts.features
+    limit = min((size for size in (n, m) if size is not None), default=k)
+    if limit is None:
+        raise CofactorError("n_components: expected a whole number for blocks whose shapes are not known here.")
+    k = min(MOST_BY_DEFAULT, limit) if k is None else k
+    if not (is_whole(k) and 1 <= k <= limit):
+        rows = "" if n is None else f"the smaller of n_samples={n} and "
+        raise CofactorError(
+            f"n_components: expected a whole number from 1 to {limit} ({rows}n_features={m}), found {k!r}."
+        )
+    return int(k)
 
 
 def in_form(data: list[Data], method: Method) -> list[Data]:

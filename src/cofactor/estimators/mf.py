@@ -17,14 +17,16 @@ from cofactor.engines.history import Round
 from cofactor.engines.loop import carrier, run
 from cofactor.estimators import public
 from cofactor.estimators.base import seed_of
+from cofactor.estimators.clients import ALONE, of_one_seed
+from cofactor.estimators.clients import facts as facts_of
 from cofactor.estimators.ending import warn
 from cofactor.estimators.families import TAKES, check_takes
-from cofactor.estimators.named_ratings import labels_of, names, places, read, rows_of, stored, triples
+from cofactor.estimators.named_ratings import labels_of, names, over_all_items, places, read, rows_of, stored, triples
 from cofactor.estimators.recommender import Recommender
 from cofactor.estimators.tables import in_memory, is_frame
 from cofactor.kinds import Checked
 from cofactor.method import Method
-from cofactor.methods.build import Facts, build, refuse
+from cofactor.methods.build import build, refuse
 from cofactor.plan import Plan
 from cofactor.ratings import Layout
 from cofactor.ratings.ranking import Ranking
@@ -144,18 +146,21 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         kind = refuse(self.method, plan, self._options(), TAKES["FederatedMF"])
         check_takes(kind, self.method, "FederatedMF")
         engine = None if self.engine is None else carrier(self.engine, plan)
-        R = in_memory(R)
-        held = read(R, duplicates=self.duplicates, limits=self.rating_range, counts=self.implicit)
-        if held.matrix.nnz == 0:
-            raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
-        labels = labels_of(R, groups, held.users) if isinstance(groups, str) else groups
-        rows = rows_of(held.matrix.shape[0], labels, apart=self.users_as_clients)
-        facts = Facts(len(rows), held.matrix.shape[1], held.matrix.shape[0])
-        method, plan = build(self.method, self.n_components, plan, facts, self._options())
+        team = ALONE if engine is None else engine.team
+        with team.guard("the start of the fit"):  # an error here would leave other processes waiting for this one
+            R, plan = in_memory(R), of_one_seed(plan, team)
+            held = read(R, duplicates=self.duplicates, limits=self.rating_range, counts=self.implicit)
+            if held.matrix.nnz == 0:
+                raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")
+            held = over_all_items(held, team)
+            labels = labels_of(R, groups, held.users) if isinstance(groups, str) else groups
+            rows = rows_of(held.matrix.shape[0], labels, apart=self.users_as_clients)
+            data = Checked(held.matrix[r] for r in rows)
+            facts = facts_of(data, plan, team)
+            method, plan = build(self.method, self.n_components, plan, facts, self._options())
         alike = not method.layout.implicit and np.ptp(held.matrix.data) == 0  # type: ignore[attr-defined]
         if alike:
             warnings.warn(ALIKE, UserWarning, stacklevel=2)
-        data = Checked(held.matrix[r] for r in rows)
         outcome = run(method, data, plan, engine=engine, callbacks=self.callbacks)
         warn(outcome, self.tol, ConvergenceWarning)
         if outcome.empty and not alike:

@@ -9,17 +9,23 @@ from scipy import sparse
 
 from cofactor.data.formats.table import absent, plain
 from cofactor.data.formats.triples import DUPLICATES, merged, places_of
+from cofactor.data.partition import by_group
+from cofactor.engines.team import Team
 from cofactor.estimators.tables import is_frame
 from cofactor.ratings import observed
 from cofactor.types import Array, CofactorError, DataError
 
 
 class Ratings(NamedTuple):
-    """Checked CSR ratings (users x items), one entry per pair, and the names of rows and columns."""
+    """Checked CSR ratings (users x items), one entry per pair, and the names of rows and columns.
+
+    ``named`` says that these were given, as those of triples are, and do not just count.
+    """
 
     matrix: Any
     users: Array
     items: Array
+    named: bool
 
 
 def read(
@@ -39,7 +45,8 @@ def read(
             f"expected ratings of all clients as one matrix, found a list of {len(R)}; use scipy.sparse.vstack, and "
             "groups with the client of every user."
         )
-    if isinstance(R, tuple) or is_frame(R):
+    named = isinstance(R, tuple) or is_frame(R)
+    if named:
         users, items, u, i, values = _triples(triples(R, counts=counts))
     else:
         C = stored(R)
@@ -48,7 +55,28 @@ def read(
         values = values.astype(np.float64)
     check_values(users[u], items[i], values, limits)
     u, i, values = unique(u, i, values, (users, items, duplicates))
-    return Ratings(sparse.csr_matrix((values, (u, i)), shape=(len(users), len(items))), users, items)
+    return Ratings(sparse.csr_matrix((values, (u, i)), shape=(len(users), len(items))), users, items, named)
+
+
+def over_all_items(held: Ratings, team: Team) -> Ratings:
+    """Return the ratings over the items of all processes: each knows its own users, and items go by their names.
+
+    Columns of a matrix have no names: there all processes need the same.
+    """
+    if team.count == 1:
+        return held
+    each = team.exchange("the items", (held.named, held.items))
+    first = each[0]
+    for process, (named, items) in enumerate(each):
+        if named != first[0] or not (named or len(items) == len(first[1])):
+            found = "triples" if named else f"a matrix of {len(items)} items"
+            wanted = "triples" if first[0] else f"a matrix of {len(first[1])} items"
+            raise DataError(f"process {process}: expected {wanted} like process 0, found {found}.")
+    items = np.unique(np.concatenate([items for _, items in each]))
+    C = held.matrix.tocoo()
+    column = places(held.items, items)[C.col]
+    shape = (C.shape[0], len(items))
+    return held._replace(matrix=sparse.csr_matrix((C.data, (C.row, column)), shape=shape), items=items)
 
 
 def stored(R: Any) -> Any:
@@ -152,8 +180,9 @@ def rows_of(n: int, groups: Any, *, apart: bool = False) -> list[Array]:
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise CofactorError(f"groups: expected one label per row ({n}), found shape {labels.shape}.")
-    owner = np.unique(labels, return_inverse=True)[1]
-    return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
+    if missing := absent(labels):
+        raise DataError(f"groups: expected a label for every user, found {missing} without.")
+    return list(by_group(labels).values())
 
 
 def labels_of(R: Any, column: str, users: Array) -> Array:

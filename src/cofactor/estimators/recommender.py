@@ -17,6 +17,11 @@ from cofactor.ratings import Layout, solve_codes
 from cofactor.ratings.ranking import Ranking, coverage, rank_users, similar, top
 from cofactor.types import Array, CofactorError, DataError
 
+NOTHING_KNOWN = (
+    "recommend: nothing is known of a user without clicks or ratings of items of the fit, and the model has no biases: "
+    "all items have the same score, and are listed in their own order."
+)
+
 
 class Recommender:
     """What :class:`~cofactor.FederatedMF` does with factors of items and codes of users once it has them."""
@@ -63,7 +68,8 @@ class Recommender:
     def recommend(self, user: Any = None, n: int = 10, *, ratings: Any = None) -> Any:
         """Return the names of the n best items that a user has not rated, best first; of several users a list of these.
 
-        An unknown user gets the best rated items, and a warning. With ``ratings`` (as
+        An unknown user gets the best rated items, and a warning; of clicks (or without biases) nothing is known of such
+        a user, and the list is in the order of the items. With ``ratings`` (as
         :meth:`transform` takes them) users need not be known: codes and seen items come from them.
         """
         if isinstance(user, Mapping) or is_frame(in_memory(user)):
@@ -77,10 +83,11 @@ class Recommender:
             return lists[0] if len(lists) == 1 else lists
         found = places(names(user), self.users_)
         if user is not None and (found == len(self.users_)).any():
+            known = self.layout_.biases
             unknown = names(user)[found == len(self.users_)].ravel()[0]
             warnings.warn(
-                f"recommend: {str(unknown)!r} is no user of the fit, and gets the best rated items; give what a new "
-                "user has rated as ratings={item: rating}.",
+                f"recommend: {str(unknown)!r} is no user of the fit{', and gets the best rated items' * known}; give "
+                "what a new user has rated as ratings={item: rating}.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -88,6 +95,8 @@ class Recommender:
         return lists[0] if found.ndim == 0 else lists
 
     def _best(self, codes: Array, seen: Array, n: int) -> Array:
+        if self.layout_.says_nothing(codes):
+            warnings.warn(NOTHING_KNOWN, UserWarning, stacklevel=4)
         return self.items_[top(codes @ self.factor_, n, seen=seen)]
 
     def _known(self, u: int) -> tuple[Array, Array]:

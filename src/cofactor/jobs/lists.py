@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from cofactor.estimators.recommender import NOTHING_KNOWN
 from cofactor.files import undamaged
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.new_rows import public_ratings, ratings_of
-from cofactor.jobs.reading import stacked, triples
+from cofactor.jobs.rated_files import stacked, triples
 from cofactor.ratings.ranking import top
 from cofactor.types import Array, CofactorError
 
@@ -34,7 +36,10 @@ def recommend_known(folder: RunFolder, users: Sequence[str], n: int) -> dict[str
     out = {}
     for user in users:
         seen = np.unique(np.concatenate([R[u].indices for u, name in enumerate(rated) if name == user] or [[]]))
-        best = top(_codes(folder, user) @ model.factor_, n, seen=seen.astype(int))
+        codes = _codes(folder, user)
+        if model.layout_.says_nothing(codes):
+            warnings.warn(NOTHING_KNOWN, UserWarning, stacklevel=2)
+        best = top(codes @ model.factor_, n, seen=seen.astype(int))
         out[user] = [items[i] for i in best]
     return out
 
@@ -62,10 +67,14 @@ def similar(folder: RunFolder, items: Sequence[str], n: int) -> dict[str, list[s
     return {item: model.similar_items(item, n).tolist() for item in items}
 
 
-def titled(folder: RunFolder, found: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return lists with titles in place of the names of items, where the run has some."""
+def titled(folder: RunFolder, found: dict[str, list[str]], *, of: str) -> list[tuple[str, list[str]]]:
+    """Return lists with titles in place of the names of items, where the run has some; lists ``of`` an "item" too.
+
+    A user may have the name of an item, as numbers do, and two items the same title.
+    """
     public = folder.public()
     if TITLES not in public:
-        return found
+        return list(found.items())
     title = dict(zip(map(str, public["feature_names"]), map(str, public[TITLES]), strict=True))
-    return {title.get(who, who): [title[item] for item in best] for who, best in found.items()}
+    heads = {who: title.get(who, who) if of == "item" else who for who in found}
+    return [(heads[who], [title[item] for item in best]) for who, best in found.items()]

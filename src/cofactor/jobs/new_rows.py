@@ -19,7 +19,8 @@ from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
 from cofactor.jobs.preparing import NAMES
-from cofactor.jobs.reading import in_places, read_table
+from cofactor.jobs.rated_files import in_places
+from cofactor.jobs.reading import read_table
 from cofactor.local import apart
 from cofactor.method import Method
 from cofactor.methods.build import Facts, build

@@ -18,6 +18,11 @@ from cofactor.select import RankScan
 from cofactor.select.by_splits import checked, smallest
 from cofactor.types import Array, CofactorError, Data
 
+ALIKE = (
+    "a rank scan judges ranks by the error on held-out ratings: expected ratings that differ, found {value:g} for all "
+    "of them. Clicks are judged by lists: compare the ndcg of fits of several ranks, as by cofactor fit --ratings "
+    "--option alpha=40 --holdout random."
+)
 SHARE, ROUNDS, TOL = 0.1, 30, 1e-4
 """Ratings of every user that are held out, and when a run ends."""
 
@@ -28,6 +33,8 @@ def scan(data: Sequence[Data], ranks: Sequence[int], *, seeds: int, seed: int) -
     The suggestion is the smallest rank within one standard error (paired over splits) of the best.
     """
     chosen = checked(data, ranks, seeds, "the users and the items")
+    if len(values := np.unique(np.concatenate([R.data for R in data]))) == 1:
+        raise CofactorError(ALIKE.format(value=values[0]))
     splits = [[ratings_split.at_random(R.tocsr(), share=SHARE, seed=seed + s) for R in data] for s in range(seeds)]
     if not all(sum(part.test.nnz for part in parts) for parts in splits):
         raise CofactorError(

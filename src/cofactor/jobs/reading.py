@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from cofactor.data import harmonise, load, partition, ratings_split
+from cofactor.data import harmonise, load, partition
 from cofactor.data.formats.failing import State, state_of
 from cofactor.data.formats.table import Table
-from cofactor.engines.team import ProcessError, text_of
+from cofactor.engines.team import kept
 from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
 from cofactor.jobs.place import Place
+from cofactor.jobs.rated_files import held_out, stacked, titles, triples
 from cofactor.methods.blocks import blocks
 from cofactor.methods.build import AUTO, Facts, refuse_dealt, settle
 from cofactor.methods.refusals import AGAIN
 from cofactor.privacy.errors import PrivacyError
-from cofactor.types import Array, CofactorError, Data, DataError
+from cofactor.types import Array, CofactorError, Data
 
 
 @dataclass(frozen=True)
@@ -93,16 +93,8 @@ def _file(path: str) -> Any:
     return found.st_dev, found.st_ino
 
 
-@contextmanager
-def _kept(config: Config) -> Iterator[None]:
-    try:
-        yield
-    except ProcessError:
-        raise
-    except Exception as error:
-        if config.privacy is None or (isinstance(error, CofactorError) and error.told is not None):
-            raise
-        raise DataError(text_of(error)).kept("of a file") from error
+def _kept(config: Config) -> AbstractContextManager[None]:
+    return kept("of a file", private=config.privacy is not None)
 
 
 def _read(config: Config, place: Place) -> tuple[Config, Inputs]:
@@ -195,9 +187,7 @@ def matched(config: Config, place: Place) -> Inputs:
     with place.guard("the inputs"), _kept(config):
         own = place.own(len(config.inputs))
         mine = [read_table(path, config, opens=place.opens if place.remote else None) for path in config.inputs[own]]
-    heads = place.together("the clients", [(t.feature_names, t.X.shape[1], t.source) for t in mine])
-    tables = [Table(np.zeros((0, m)), names, source=source) for names, m, source in heads]
-    tables[own] = mine
+    tables = harmonise.among(mine, own, place.together("the clients", list(map(harmonise.head, mine))))
     features, data, known = harmonise.merged(tables, config.features)  # type: ignore[arg-type]
     counts = [w for table in mine if (w := weighing.of_rows(table, config.row_weights)) is not None]
     known = None if config.kind == "gaps" else known  # to which features that a client lacks were not observed
@@ -233,7 +223,11 @@ def rated(config: Config, place: Place) -> Inputs:
     tables = triples(config)
     items, R = stacked(tables)
     users = [name for table in tables for name in table.row_names or []]
-    split = _held_out(config, R)
+    if len(users) < place.count:
+        raise CofactorError(f"expected at most {len(users)} processes (the users), found {place.count}.")
+    if note := harmonise.near_misses(tables):
+        warnings.warn(f"{note} Items of other names are other items.", UserWarning, stacklevel=3)
+    split = held_out(config, R)
     if config.users_as_clients:
         bounds, names = list(range(len(users) + 1)), users
     elif config.together and place.count > 1:
@@ -247,54 +241,4 @@ def rated(config: Config, place: Place) -> Inputs:
     held = [split.test[a:b] for a, b in parts] if split.test.nnz else []
     data = [split.train[a:b] for a, b in parts]
     rows = [users[a:b] for a, b in parts]
-    return Inputs(names[own], data, items, sources[own], held=held, rows=[*rows], titles=_titles(config, items))
-
-
-def _titles(config: Config, items: list[str]) -> list[str] | None:
-    """Return the titles of the items, where there is a file of them; an item without one keeps its name."""
-    if config.titles is None:
-        return None
-    found = load.read_titles(config.titles)
-    if not any(name in found for name in items):
-        raise CofactorError(
-            f"{config.titles}: expected lines of id,title with ids such as {items[0]!r}, found "
-            f"{next(reversed(found))!r}; none is that of an item."
-        )
-    return [found.get(name, name) for name in items]
-
-
-def triples(config: Config, column: str = "rating") -> list[Table]:
-    """Read the ratings of every file, or their times."""
-    return [load.read_ratings(p, duplicates=config.duplicates, column=column) for p in config.inputs]
-
-
-def stacked(tables: list[Table]) -> tuple[list[str], Any]:
-    """Return the names of all items, and the rows of all tables as one CSR matrix over them."""
-    items = sorted({name for table in tables for name in table.feature_names or []}, key=_by_number(tables))
-    place = {name: i for i, name in enumerate(items)}
-    return items, sparse.vstack([in_places(table, place) for table in tables], format="csr")
-
-
-def _by_number(tables: list[Table]) -> Any:
-    """Sort names as the tables do: by number where all are whole numbers."""
-    whole = all(name.isdecimal() for table in tables for name in table.feature_names or [])
-    return (lambda name: (int(name), name)) if whole else None
-
-
-def in_places(table: Table, place: dict[str, int]) -> Any:
-    """Return the ratings with the columns of ``place``; items that it lacks are left out."""
-    C = table.X.tocoo()
-    column = np.array([place.get(name, -1) for name in table.feature_names or []], dtype=np.int64)[C.col]
-    known = column >= 0
-    shape = (C.shape[0], len(place))
-    return sparse.csr_matrix((C.data[known], (C.row[known], column[known])), shape=shape)
-
-
-def _held_out(config: Config, R: Any) -> ratings_split.RatingsSplit:
-    """Hold out what the configuration asks for."""
-    if config.holdout is None:
-        return ratings_split.RatingsSplit(R, sparse.csr_matrix(R.shape))
-    if config.holdout == "time":
-        return ratings_split.by_time(R, stacked(triples(config, "timestamp"))[1].data, share=config.holdout_share)
-    by = {"random": ratings_split.at_random, "user": ratings_split.by_user}[config.holdout]
-    return by(R, share=config.holdout_share, seed=config.seed)
+    return Inputs(names[own], data, items, sources[own], held=held, rows=[*rows], titles=titles(config, items))

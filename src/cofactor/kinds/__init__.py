@@ -6,7 +6,7 @@ one is named. Nothing above it asks for a flag.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,25 +52,13 @@ def _refuse_blocks(X: Any) -> None:
         )
 
 
-def _refuse_unmatched(Xs: Sequence[Any], who: Sequence[object]) -> None:
-    """Refuse AnnData, and data frames whose columns differ: below the estimators columns go by place."""
-    first: list[Any] | None = None
-    for X, name in zip(Xs, who, strict=True):
-        if hasattr(X, "obs_names"):
-            raise DataError(
-                f"client {name}: expected a matrix, found {type(X).__name__}; give its matrix (adata.X, a layer), or "
-                "take an estimator, as FederatedNMF, which reads it."
-            )
-        columns = getattr(X, "columns", None)
-        if columns is None or callable(columns) or not all(isinstance(column, Hashable) for column in columns):
-            continue
-        first = list(columns) if first is None else first
-        if list(columns) != first:
-            raise DataError(
-                f"client {name}: expected the columns of the first data frame in their order, found others; here they "
-                "go by place. Put them in that order (X[first.columns]), or take an estimator, as FederatedNMF, which "
-                "matches them by name."
-            )
+def _refuse_annotated(X: Any, client: object) -> None:
+    """Refuse AnnData: which of its matrices is meant is for estimators to say."""
+    if hasattr(X, "obs_names"):
+        raise DataError(
+            f"client {client}: expected a matrix, found {type(X).__name__}; give its matrix (adata.X, a layer), or "
+            "take an estimator, as FederatedNMF, which reads it."
+        )
 
 
 def check(
@@ -93,9 +81,11 @@ def check(
     if len(several(Xs)) == 0:
         raise DataError("expected at least one client, found an empty list.")
     _refuse_blocks(Xs[0])
+    same_columns([columns_of(X) for X in Xs], first=first)
     kind = named(kind) if isinstance(kind, str) else kind
     who = range(first, first + len(Xs)) if clients is None else clients
-    _refuse_unmatched(Xs, who)
+    for X, name in zip(Xs, who, strict=True):
+        _refuse_annotated(X, name)
     data = [check_one(kind, X, name, features, private=private) for X, name in zip(Xs, who, strict=True)]
     return alike(data, first=first)
 
@@ -134,6 +124,33 @@ def alike(data: Sequence[Data], *, first: int = 0) -> Checked:
                 "give every client the same columns in the same order."
             )
     return as_dtype(data, np.result_type(*(X.dtype for X in data)))
+
+
+Columns = tuple[str, ...] | None
+"""What the columns of a data frame are called; None where they have no names."""
+
+
+def columns_of(X: Any) -> Columns:
+    """Return the names of the columns of a data frame; None of anything else, and where they are only counted."""
+    found = getattr(X, "columns", None) if hasattr(X, "dtypes") else None
+    return None if found is None or type(found).__name__ == "RangeIndex" else tuple(map(str, found))
+
+
+def same_columns(found: Sequence[Columns], *, first: int = 0) -> None:
+    """Refuse data frames with other columns than the first one, or in another order: here nothing is matched by name.
+
+    Columns of other names would be taken for one feature.
+    """
+    known = [(j, names) for j, names in enumerate(found, first) if names is not None]
+    for j, names in known[1:]:
+        if names != known[0][1]:
+            here = next((i for i, both in enumerate(zip(names, known[0][1])) if both[0] != both[1]), None)
+            what = f"{len(names)} of them" if here is None else f"{names[here]!r} in the place of {known[0][1][here]!r}"
+            raise DataError(
+                f"client {j}: expected columns of the same names in the same order as client {known[0][0]}, found "
+                f"{what}; give every client the same columns in the same order (df[columns]), or take an estimator, as "
+                "FederatedNMF, which matches them by name."
+            )
 
 
 def as_dtype(data: Sequence[Data], dtype: np.dtype[Any]) -> Checked:

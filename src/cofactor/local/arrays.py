@@ -70,7 +70,7 @@ def stored(X: Data) -> float:
     """Return how many numbers X has in memory; infinitely many where it keeps its rows elsewhere."""
     if not is_dense(X) and is_held(X):
         return math.inf
-    return X.nnz if sparse.issparse(X) else X.shape[0] * X.shape[1]
+    return X.nnz if sparse.issparse(X) else X.shape[0] * X.shape[1]  # cells with weights are as many as there are
 
 
 def has_dense_rows(X: Data) -> bool:

@@ -105,6 +105,10 @@ class Layout:
         """``1/2 sum ridge F^2`` of unknowns (rows x p)."""
         return 0.5 * float(np.sum(self.penalties * np.square(F, dtype=np.float64)))
 
+    def says_nothing(self, codes: Array) -> bool:
+        """Whether all items have the same score: without biases, codes of zeros make none of any."""
+        return not self.biases and not codes.any()
+
     def arrays(self) -> dict[str, Array]:
         """Return the settings as arrays, for a file; what is None is left out."""
         return {name: np.array(value) for name, value in asdict(self).items() if value is not None}
