@@ -90,7 +90,8 @@ def nothing(outcome: Run, score: Score, penalties: Mapping[str, Any]) -> None:
 
     What data hold is no word for a private fit.
     """
-    if len(outcome.empty) < len(outcome.factor):
+    zeros = score.error == 0 and not outcome.factor.any()  # of which a cluster is made
+    if len(outcome.empty) < len(outcome.factor) and not zeros:
         return
     given = [name for name, weight in penalties.items() if not isinstance(weight, str) and weight > 0]
     if score.error == 0:
@@ -120,7 +121,7 @@ def _hiding(H: Array) -> str:
     """Name a feature so much larger than the others that components differ in little else; "" where there is none."""
     squares = (H.astype(np.float64) ** 2)[H.any(axis=1)]
     largest = int(np.argmax(squares.sum(axis=0)))
-    if squares[:, largest].sum() < HIDING * squares.sum():
+    if not squares.any() or squares[:, largest].sum() < HIDING * squares.sum():
         return ""
     return (
         f" Feature {largest} is so much larger than the others that it hides them: bring features to one scale first."
