@@ -76,7 +76,7 @@ def add_bits(word: np.uint64, q: int, out: Array, by: int) -> None:
 def word_places(rows: Array) -> tuple[Array, Array]:
     """Return (indptr, words): the words of row i that are not zero are ``words[indptr[i]:indptr[i + 1]]``."""
     where, words = np.nonzero(rows)
-    return np.searchsorted(where, np.arange(rows.shape[0] + 1)), words
+    return np.searchsorted(where, np.arange(rows.shape[0] + 1)), np.ascontiguousarray(words)  # one layout, one loop
 
 
 @part

@@ -247,6 +247,20 @@ def doctor(
     raise typer.Exit(examine(as_json=json))
 
 
+@app.command("compile")
+def compile_(quiet: Quiet = False) -> None:
+    """Compile the loops of all kinds of data now, as when an image is built: first fits find them on disk.
+
+    They are kept beside the package or, where that cannot be written, for this user; NUMBA_CACHE_DIR
+    names another place.
+
+    Example: cofactor compile
+    """
+    from cofactor.cli.compiling import compile_all
+
+    compile_all(quiet=quiet)
+
+
 def _ranks(text: str) -> list[int]:
     """Read ``2:30`` (both ends), ``2:30:2`` or ``5,10,20``."""
     try:
