@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.helpers.chains import unchained
 from tests.helpers.kills import Killed, kill_at
 
 from cofactor import FederatedNMF, files, run
@@ -243,7 +244,7 @@ def rechained(entries: list[dict[str, Any]], key: signing.Key | None = None) -> 
     """Recompute all hashes, and sign them with a key, or keep the old signatures."""
     last, out = account.begin(key.public if key else entries[0]["public"]).last, []
     for entry in entries:
-        link = chain.link({name: value for name, value in entry.items() if name not in chain.CHAINED}, last)
+        link = chain.link(unchained(entry), last)
         last = link["hash"]
         out.append({**link, "signature": key.sign(last) if key else entry["signature"]})
     return out
