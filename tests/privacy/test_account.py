@@ -29,6 +29,7 @@ from cofactor.privacy.errors import (
     KeyFileError,
     LedgerError,
     OtherDataError,
+    ParameterError,
     UnitError,
     UnsignedLedgerError,
 )
@@ -100,6 +101,13 @@ def test_estimators_take_a_ledger_too(site) -> None:
 def test_a_ledger_says_how_neighbours_of_its_unit_differ_before_anything_is_charged(tmp_path, unit, relation) -> None:
     made = account.new(tmp_path / "of.jsonl", epsilon=1, delta=DELTA, unit=unit)
     assert (made.spent().unit, made.spent().relation) == (unit, relation)
+
+
+def test_a_ledger_of_no_unit_is_refused_before_its_key_is_made(tmp_path) -> None:
+    """The key stayed, and kept the ledger that was meant from being begun."""
+    with pytest.raises(ParameterError, match=r"unit must be 'record' or 'client'. Found 'row'"):
+        account.new(tmp_path / "of.jsonl", epsilon=1, delta=DELTA, unit="row")
+    assert list(tmp_path.iterdir()) == []
 
 
 SAME = {
