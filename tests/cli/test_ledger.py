@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.chains import unchained
 from tests.helpers.command import FILES, cofactor
 from tests.helpers.shorten import shorten
 
@@ -72,7 +73,7 @@ TAMPERED = {  # the lines of client a are 1, 2 and 7
 
 def forged(entry):
     """An entry with other content and a hash that fits it."""
-    body = {name: value for name, value in entry.items() if name not in chain.CHAINED}
+    body = unchained(entry)
     return chain.link({**body, "bytes": 1}, entry["previous"])
 
 
@@ -82,7 +83,7 @@ def recomputed(lines):
     entries[0]["bytes"] = 1
     for i, entry in enumerate(entries):
         if entry["client"] == "a":
-            body = {name: value for name, value in entry.items() if name not in chain.CHAINED}
+            body = unchained(entry)
             link = chain.link(body, previous or entry["previous"])
             entries[i], previous = {**link, "signature": entry["signature"]}, link["hash"]
     return [json.dumps(entry) for entry in entries]
@@ -211,7 +212,7 @@ def rewritten(run: Path, entries) -> None:
     folder.ledger_file.unlink()
     books = folder.books()
     books[ledger.CHARGES].book.add([], books[ledger.CHARGES].seals)
-    told = books[ledger.FILE].prepare([{n: v for n, v in e.items() if n not in chain.CHAINED} for e in entries])
+    told = books[ledger.FILE].prepare(list(map(unchained, entries)))
     signatures = {i: folder.client(client).key().sign(digest) for i, (client, digest) in enumerate(told)}
     books[ledger.FILE].write(signatures)
 

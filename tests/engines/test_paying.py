@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.chains import unchained
 from tests.helpers.federation import flare_over
 from tests.helpers.kills import Killed, kill_at
 
@@ -261,7 +262,7 @@ def test_whoever_cannot_read_the_secret_cannot_take_a_charge_back(tmp_path, kept
     with pytest.raises(ReleasedError, match="which may have been released"):
         run(Seen(averaged(), left), Xs, checkpoint=checkpoint)
     lines = [json.loads(line) for line in path.read_text().splitlines()][:-1]
-    bare = [{name: entry[name] for name in entry if name not in chain.CHAINED} for entry in lines]
+    bare = list(map(unchained, lines))
     links, seal = chain.extend(bare, Seal(0, chain.digest("the charges of a run")))
     assert [link["hash"] for link in links] == [line["hash"] for line in lines]  # it needs no secret
     signatures = book.ends().signatures

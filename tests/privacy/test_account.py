@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.helpers.chains import unchained
 from tests.helpers.kills import Killed, kill_at
 
 from cofactor import FederatedNMF, files, run
@@ -28,6 +29,7 @@ from cofactor.privacy.errors import (
     KeyFileError,
     LedgerError,
     OtherDataError,
+    ParameterError,
     UnitError,
     UnsignedLedgerError,
 )
@@ -99,6 +101,13 @@ def test_estimators_take_a_ledger_too(site) -> None:
 def test_a_ledger_says_how_neighbours_of_its_unit_differ_before_anything_is_charged(tmp_path, unit, relation) -> None:
     made = account.new(tmp_path / "of.jsonl", epsilon=1, delta=DELTA, unit=unit)
     assert (made.spent().unit, made.spent().relation) == (unit, relation)
+
+
+def test_a_ledger_of_no_unit_is_refused_before_its_key_is_made(tmp_path) -> None:
+    """The key stayed, and kept the ledger that was meant from being begun."""
+    with pytest.raises(ParameterError, match=r"unit must be 'record' or 'client'. Found 'row'"):
+        account.new(tmp_path / "of.jsonl", epsilon=1, delta=DELTA, unit="row")
+    assert list(tmp_path.iterdir()) == []
 
 
 SAME = {
@@ -243,7 +252,7 @@ def rechained(entries: list[dict[str, Any]], key: signing.Key | None = None) -> 
     """Recompute all hashes, and sign them with a key, or keep the old signatures."""
     last, out = account.begin(key.public if key else entries[0]["public"]).last, []
     for entry in entries:
-        link = chain.link({name: value for name, value in entry.items() if name not in chain.CHAINED}, last)
+        link = chain.link(unchained(entry), last)
         last = link["hash"]
         out.append({**link, "signature": key.sign(last) if key else entry["signature"]})
     return out

@@ -10,6 +10,10 @@ from cofactor.select import cells, holdout
 STORED = {"dense": np.asarray, "csr": sparse.csr_matrix, "csr_array": sparse.csr_array, "csc": sparse.csc_matrix}
 
 
+def codes(X, H, held, *, ridge=0.0, sweeps=cells.SWEEPS, tol=cells.TOL):
+    return cells._solve(holdout.kept(X, held), H, held, ridge=ridge, sweeps=sweeps, tol=tol)[0]
+
+
 def thin(rng, shape=(60, 40), density=0.08):
     return rng.random(shape) * (rng.random(shape) < density)
 
@@ -91,7 +95,7 @@ def test_two_holdouts_join(rng):
 def test_masked_codes_are_the_nnls_of_the_kept_cells(rng, solve_nnls, store, density):
     X, H = thin(rng, (25, 30), density), rng.random((5, 30))
     held = holdout.draw(X, 0.3, rng)
-    found = cells.codes(store(X), H, held, sweeps=20000, tol=1e-12)
+    found = codes(store(X), H, held, sweeps=20000, tol=1e-12)
     for i, x in enumerate(X):
         keep = np.setdiff1d(np.arange(30), held.columns[held.rows == i])
         np.testing.assert_allclose(found[i], solve_nnls(x[None, keep], H[:, keep])[0], atol=1e-7)
@@ -100,7 +104,7 @@ def test_masked_codes_are_the_nnls_of_the_kept_cells(rng, solve_nnls, store, den
 def test_ridge_is_put_on_what_was_lost(rng, solve_nnls):
     X, H = rng.random((10, 12)), rng.random((3, 12))
     held = holdout.draw(X, 0.3, rng)
-    found = cells.codes(X, H, held, ridge=0.5, sweeps=20000, tol=1e-12)
+    found = codes(X, H, held, ridge=0.5, sweeps=20000, tol=1e-12)
     for i, x in enumerate(X):
         lost = held.columns[held.rows == i]
         keep = np.setdiff1d(np.arange(12), lost)
@@ -112,15 +116,15 @@ def test_ridge_is_put_on_what_was_lost(rng, solve_nnls):
 def test_a_component_wholly_held_out_gets_no_code():
     X, H = np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 0, 0], [0, 1.0, 1.0]])
     held = holdout.Holdout(np.array([0]), np.array([0]), np.array([3.0]))
-    assert cells.codes(X, H, held)[0, 0] == 0
-    assert cells.codes(X, H, held)[0, 1] == pytest.approx(2.5)
+    assert codes(X, H, held)[0, 0] == 0
+    assert codes(X, H, held)[0, 1] == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("store", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
 def test_scores_are_the_errors_of_the_definition(rng, store):
     X, H = thin(rng, (25, 30), 0.6), rng.random((4, 30))
     held = holdout.draw(X, 0.2, rng)
-    W = cells.codes(X, H, held, ridge=cells.RIDGE)
+    W = codes(X, H, held, ridge=cells.RIDGE)
     missed = (X - W @ H) ** 2
     inside = np.zeros(X.shape, bool)
     inside[held.rows, held.columns] = True
@@ -145,7 +149,7 @@ def test_a_component_too_many_is_not_spent_on_what_was_guessed():
     truth = holdout.values(X, held)
     for rank in (3, 4):
         _, H = cells.factorize(cells.masked(X, held), rank, np.random.default_rng(0))
-        rest = truth - cells.predict(cells.codes(X, H, held), H, held)
+        rest = truth - cells.predict(codes(X, H, held), H, held)
         assert np.sum(rest**2) < 1e-2 * np.sum(truth**2)
 
 

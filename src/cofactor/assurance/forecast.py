@@ -13,7 +13,6 @@ from cofactor.methods.foreseen import DROWNED, expected
 from cofactor.plan import Plan
 from cofactor.privacy.accountant import Budget, Unit
 from cofactor.privacy.allowance import Allowance, Privacy, Private
-from cofactor.privacy.errors import ParameterError
 from cofactor.privacy.secure_sum.neighbours import bound, check_enough
 from cofactor.types import CofactorError
 
@@ -162,10 +161,3 @@ def meaning(*, secure: bool, unit: str = Unit.RECORD, clients: int | None = None
         )
         lines += [f"Masks: {bound(clients)}."] if clients else []
     return lines
-
-
-def check_unit(unit: str) -> str:
-    """Return a unit that a plan can have."""
-    if unit not in (Unit.RECORD, Unit.CLIENT):
-        raise ParameterError(f"unit must be 'record' or 'client'. Found {unit!r}.")
-    return unit

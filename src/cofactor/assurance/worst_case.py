@@ -27,6 +27,8 @@ from cofactor.types import Array, Message, Shared
 
 CONFIDENCE = 0.99999
 """Of each comparison of two worlds: a run has a dozen, and a right mechanism must pass them all on every day."""
+STEPPED, RELEASED = 6000, 200_000
+"""Releases of each world: of whole steps, and of single numbers, which cost less."""
 TARGET = 3.0
 """So many deviations apart are the two worlds, by copies of the worst-case record: mu of G copies is G mu."""
 COPIES = 256
@@ -123,7 +125,7 @@ def _told(run: Callable[[], Verdict], copies: int = 1) -> Outcome:
         return blind
 
 
-def two_world_step(method: Any, t: int, *, releases: int = 6000, broken: Any = None) -> Iterator[tuple[str, Outcome]]:
+def two_world_step(method: Any, t: int, *, broken: Any = None) -> Iterator[tuple[str, Outcome]]:
     """Step with and without copies of worst-case records, many times; yield the verdict of every array.
 
     ``broken`` is what is run in place of the method, whose claim it is held against.
@@ -133,7 +135,7 @@ def two_world_step(method: Any, t: int, *, releases: int = 6000, broken: Any = N
         mu = claim(method, t, name)
         copies = min(max(1, math.ceil(TARGET / mu)), COPIES)
         worlds = _world(test, name, copies), _world(silent, name, copies, calls=1)
-        setting: dict[str, Any] = {"claim": copies * mu, "releases": releases, "confidence": CONFIDENCE}
+        setting: dict[str, Any] = {"claim": copies * mu, "releases": STEPPED, "confidence": CONFIDENCE}
         yield name, _told(partial(statistics.two_world, *worlds, **setting), copies)
 
 
@@ -150,15 +152,13 @@ def _world(test: Bench, name: str, copies: int, calls: int | None = None) -> sta
     return world
 
 
-def two_world_release(
-    method: Any, t: int, *, releases: int = 200_000, broken: Any = None
-) -> Iterator[tuple[str, Outcome]]:
+def two_world_release(method: Any, t: int, *, broken: Any = None) -> Iterator[tuple[str, Outcome]]:
     """Release one number with and without copies of a worst case, many times: the noise of every array of a round."""
     for name in method.allowance.shares[t]:
         mu = claim(method, t, name)
         shift = max(1, math.ceil(TARGET / mu))
         worlds = [_numbers(m.allowance, t, name, shift) for m in (broken or method, scaled(method, 0.0))]
-        setting: dict[str, Any] = {"claim": shift * mu, "releases": releases, "confidence": CONFIDENCE}
+        setting: dict[str, Any] = {"claim": shift * mu, "releases": RELEASED, "confidence": CONFIDENCE}
         yield name, _told(partial(statistics.two_world, *worlds, **setting), shift)
 
 

@@ -49,10 +49,11 @@ def plan(
     from cofactor.assurance import forecast
     from cofactor.assurance.spending import record
     from cofactor.methods.foreseen import CLEAR
+    from cofactor.privacy.accountant import check_unit
 
     sizes: dict[str, Any] = {"rank": rank, "features": features, "rows": rows, "clients": clients}
     sizes |= {"clip": clip, "secure": secure, "curious": curious, "options": dict(map(pair, option or []))}
-    question = forecast.Question(epsilon, delta, method, rounds, unit=forecast.check_unit(unit), **sizes)
+    question = forecast.Question(epsilon, delta, method, rounds, unit=check_unit(unit), **sizes)
     found = forecast.answer(question)
     total = record(found.method.allowance.total())
     if json:
@@ -111,10 +112,9 @@ def new(
 
     Example: cofactor ledger new site.jsonl --epsilon 4 --delta 1e-6
     """
-    from cofactor.assurance.forecast import check_unit
     from cofactor.privacy import account
 
-    made = account.new(path, epsilon=epsilon, delta=delta, unit=check_unit(unit))
+    made = account.new(path, epsilon=epsilon, delta=delta, unit=unit)
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"{path}: a ledger of epsilon = {epsilon:g} at delta = {delta:g} (unit: {unit}) for all runs with it")
     console.print(f"{made.key_file}: its key. Keep both, and a copy elsewhere; only you should be able to read the key")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from cofactor.local import arrays
 from cofactor.types import Array, CofactorError, Data, DataError
 
 
@@ -25,7 +26,7 @@ def threshold(X: Data, value: float, *, strict: bool = False) -> Data:
     if sparse.issparse(X) and not above(0, value):
         X = X.tocsr()
         return _pattern(X, above(X.data, value))
-    return above(_dense(X), value).astype(np.uint8)
+    return above(arrays.dense(X), value).astype(np.uint8)
 
 
 def quantile(X: Data, q: float) -> Data:
@@ -37,7 +38,7 @@ def quantile(X: Data, q: float) -> Data:
         raise CofactorError(f"q must be in [0, 1]. Found {q}. Use 0.9 to keep the top tenth of each column.")
     cuts = _column_quantiles(X.tocsc(), q) if sparse.issparse(X) else np.quantile(X, q, axis=0)
     if not sparse.issparse(X) or (cuts < 0).any():
-        return np.greater(_dense(X), cuts).astype(np.uint8)
+        return np.greater(arrays.dense(X), cuts).astype(np.uint8)
     X = X.tocsr()
     return _pattern(X, X.data > cuts[X.indices])
 
@@ -76,10 +77,6 @@ def _pattern(X: sparse.csr_matrix, keep: Array) -> sparse.csr_matrix:
     out = sparse.csr_matrix((keep.astype(np.uint8), X.indices, X.indptr), shape=X.shape, copy=True)
     out.eliminate_zeros()
     return out
-
-
-def _dense(X: Data) -> Array:
-    return X.toarray() if sparse.issparse(X) else np.asarray(X)
 
 
 def _column_quantiles(X: sparse.csc_matrix, q: float) -> Array:

@@ -250,9 +250,9 @@ def refusal(run: str, seq: int, code: str) -> bytes:
     return pack({"run": run, "seq": seq, "no": code})
 
 
-def order_of(data: bytes, run: str, *, largest: int = 1 << 31) -> tuple[int, str, Any, bytes]:
+def order_of(data: bytes, run: str) -> tuple[int, str, Any, bytes]:
     """Client: return number, name and content of an order of this run, and what tells it from every other."""
-    match unpack(data, largest=largest):
+    match unpack(data):
         case {"run": str(found), "seq": int(seq), "op": str(op), "v": value, **rest} if not rest and found == run:
             return seq, op, value, digest(data)
     raise FormatError("expected an order of this run.")

@@ -43,15 +43,15 @@ LARGE = 10**7
 class Desk:
     """Where orders arrive: each is checked, carried out once, and answered; the last one again as it was."""
 
-    def __init__(self, run: str, ops: Ops, *, largest: int = 1 << 31) -> None:
-        self.run, self.ops, self.largest = run, ops, largest
+    def __init__(self, run: str, ops: Ops) -> None:
+        self.run, self.ops = run, ops
         self.lock, self.busy = threading.Lock(), 0
         self.last, self.name, self.reply = 0, b"", b""
 
     def handle(self, data: Any) -> bytes:
         """Return the reply to a frame; never raises."""
         try:
-            seq, op, value, name = order_of(data, self.run, largest=self.largest)
+            seq, op, value, name = order_of(data, self.run)
         except FormatError:
             return refusal(self.run, 0, "format")
         if op == "ping":

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,13 +57,21 @@ DONE = ("loss", "factor", "noise", "plan")
 """Ends at which nothing is left to do."""
 
 
+EVENTS = "events.jsonl"
+
+
 @dataclass(frozen=True)
 class Event:
-    """One line of ``events.jsonl``: what happened to a client of a federation, or ("") to the run."""
+    """One line of ``EVENTS``: what happened to a client of a federation, or ("") to the run."""
 
     time: str
     client: str
     what: str
+
+
+def event(client: str, what: str) -> dict[str, str]:
+    """Return the line that says what happened just now."""
+    return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "client": client, "what": what}
 
 
 def stage_of(traits: Traits, t: int) -> int:

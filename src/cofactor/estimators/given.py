@@ -72,7 +72,7 @@ class Given:
 
     def _weights(self, name: str, values: Any, of: str, held: Clients, data: list[Data]) -> list[Array]:
         """Return one weight for each row or cell of every client, checked."""
-        found = [_dense(w) for w in per_client(name, values, held, data)]
+        found = [arrays.dense(w) for w in per_client(name, values, held, data)]
         for X, w in zip(data, found, strict=True):
             _check_weights(name, w, X.shape[: 1 if of == "row" else 2], of)
         if not sum(float(w.sum()) for w in found) > 0:
@@ -95,10 +95,10 @@ def factor(H: Any, expected: str = "H: expected a factor (k x m)") -> Array:
 def per_client(name: str, values: Any, held: Clients, data: list[Data]) -> list[Any]:
     """Split what is given for every row as the rows are: a list for a list of clients, else one array."""
     if held.rows is not None:
-        whole = _dense(values)
+        whole = arrays.dense(values)
         values = [whole[rows] for rows in held.rows] if len(whole) == sum(map(len, held.rows)) else [whole]
     elif len(data) == 1 and not (isinstance(values, list | tuple) and len(values) == 1):
-        values = [_dense(values)]
+        values = [arrays.dense(values)]
     sizes = [X.shape[0] for X in data]
     if len(data) > 1 and isinstance(values, np.ndarray) and values.dtype != object:  # one array for all of them
         values = np.split(values, np.cumsum(sizes)[:-1]) if len(values) == sum(sizes) else [values]
@@ -115,10 +115,6 @@ def _few(sizes: list[int]) -> str:
     return str(sizes) if len(sizes) <= 8 else f"[{', '.join(map(str, sizes[:8]))}, ...], {len(sizes)} in all,"
 
 
-def _dense(values: Any) -> Array:
-    return values.toarray() if sparse.issparse(values) else np.asarray(values)
-
-
 def _check_weights(name: str, w: Array, shape: tuple[int, ...], of: str) -> None:
     """Refuse weights that are no numbers >= 0, or not one for each."""
     if w.shape != shape or w.dtype.kind not in "fiub" or not np.isfinite(w).all() or w.min(initial=0) < 0:
@@ -130,14 +126,14 @@ def _check_weights(name: str, w: Array, shape: tuple[int, ...], of: str) -> None
 
 def cell_weights(values: Any, shape: tuple[int, ...]) -> Array:
     """Return one weight for each cell of new rows, checked."""
-    found = _dense(values)
+    found = arrays.dense(values)
     _check_weights("cell_weight", found, shape, "cell")
     return found
 
 
 def weighted(X: Data, weight: Array) -> Data:
     """Return dense rows with the weights of their cells; NaN has none."""
-    values = np.asarray(_dense(X))
+    values = arrays.dense(X)
     return Weighted(np.nan_to_num(values), np.where(np.isnan(values), 0, weight).astype(X.dtype))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from cofactor.data.formats.table import Table
@@ -22,6 +21,7 @@ from cofactor.estimators.families import TAKES, check_takes, family
 from cofactor.estimators.given import NOTHING, factor
 from cofactor.estimators.tables import as_table, is_annotated
 from cofactor.files import undamaged
+from cofactor.local import arrays
 from cofactor.method import Method
 from cofactor.methods.build import Facts, about, build, refuse
 from cofactor.plan import Plan
@@ -117,7 +117,7 @@ class Kept(Federated):
         ``beta_loss``, ``features="intersection"`` for rows that have more features than H, or ``prepare="library"``.
         """
         table = as_table(H, "H")
-        given = table.X.toarray() if sparse.issparse(table.X) else np.asarray(table.X)
+        given = arrays.dense(table.X)
         model = cls(len(given), **parameters)
         factor = model._fixed(given)
         names = table.feature_names if feature_names is None else [str(name) for name in feature_names]

@@ -11,8 +11,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.signal import Signal
 
+from cofactor.engines.history import EVENTS
 from cofactor.federation import going_on
-from cofactor.federation.server_job import EVENTS, outcome, serve
+from cofactor.federation.server_job import outcome, serve
 from cofactor.federation.terms import RunTerms
 from cofactor.federation.wire import FlareWire
 from cofactor.files import lines_of

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cofactor.engines.flare_clients import GIVEN_UP, SILENT
+from cofactor.engines.history import EVENTS, event
 from cofactor.federation import kits
 from cofactor.federation.going_on import copy
 from cofactor.federation.invite import Federation, unreachable
-from cofactor.federation.server_job import EVENTS, event
 from cofactor.federation.terms import RunTerms
 from cofactor.files import by_time, lines_of
 from cofactor.jobs.client_folder import as_json, write

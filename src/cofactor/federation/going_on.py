@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from cofactor.engines.flare_refusals import Unfit
+from cofactor.engines.history import event
 from cofactor.engines.recalled import Recalled
 from cofactor.federation.features import Common, Said, common
 from cofactor.federation.terms import RunTerms
 from cofactor.jobs import uploads
 from cofactor.jobs.client_folder import as_json, write
 from cofactor.jobs.folder import RunFolder
-from cofactor.jobs.forget import CONTINUED, event, keep_before, way
+from cofactor.jobs.forget import CONTINUED, keep_before, way
 from cofactor.jobs.job import Job
 from cofactor.jobs.place import Place
 from cofactor.types import CofactorError, DataError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from cofactor.engines.flare_clients import Clients, Wire
 from cofactor.engines.flare_format import FormatError
 from cofactor.engines.flare_refusals import PAUSED, LeftOut, Refused, Short, Unfit
 from cofactor.engines.flare_replies import SQUARED
+from cofactor.engines.history import EVENTS, event
 from cofactor.engines.secure import in_words
 from cofactor.federation import going_on, questions
 from cofactor.federation.features import Common, Said
@@ -39,7 +39,6 @@ from cofactor.privacy.errors import ForgedShareError, ThresholdError
 from cofactor.records import Input
 from cofactor.types import Array, ClientError, CofactorError, Message
 
-EVENTS = "events.jsonl"
 WAIT = 1.0
 TRIES = 2
 FORGED = "Either several clients have told shares that they do not hold, or nobody can tell who has."
@@ -51,11 +50,6 @@ class Remote:
 
     def __init__(self, rows: int | None, features: int) -> None:
         self.shape = (rows or 0, features)
-
-
-def event(client: str, what: str) -> dict[str, str]:
-    """Return one line of what happened; a run's own have no client."""
-    return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "client": client, "what": what}
 
 
 class Log:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from cofactor.assurance import ledger
+from cofactor.engines.history import EVENTS
 from cofactor.federation import policy
 from cofactor.federation.driver import BACK, NOTE, SERVER
 from cofactor.federation.own_run import AGREED
-from cofactor.federation.server_job import EVENTS
 from cofactor.files import lines_of
 from cofactor.types import CofactorError
 

@@ -7,13 +7,13 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cofactor import files
 from cofactor.assurance import ledger
 from cofactor.engines.contract import Callback
+from cofactor.engines.history import EVENTS, event
 from cofactor.engines.recalled import Recalled
 from cofactor.jobs import uploads
 from cofactor.jobs.client_folder import as_json
@@ -154,11 +154,6 @@ def check_others(out: Path) -> None:
         )
 
 
-def event(client: str, how: str) -> dict[str, str]:
-    """Return the line that says so."""
-    return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "client": client, "what": how}
-
-
 def keep_before(old: Path, new: Path, happened: Sequence[dict[str, Any]]) -> None:
     """Keep what was agreed and what had left before, and nothing that was computed; add lines of what happened."""
     if (old / BEFORE).exists():
@@ -167,8 +162,8 @@ def keep_before(old: Path, new: Path, happened: Sequence[dict[str, Any]]) -> Non
     place.mkdir(parents=True)
     for name in ("manifest.json", ledger.FILE):
         shutil.copy(old / name, place / name)
-    events = new / "events.jsonl"
-    told = [file.read_text(encoding="utf-8") for file in (old / "events.jsonl", events) if file.exists()]
+    events = new / EVENTS
+    told = [file.read_text(encoding="utf-8") for file in (old / EVENTS, events) if file.exists()]
     lines = dict.fromkeys([*"".join(told).splitlines(), *(as_json(line).strip() for line in happened)])
     files.by_time(events, lines)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from cofactor.data import load
 from cofactor.data.formats.table import Table, did_you_mean
@@ -77,7 +76,7 @@ def of_cells(table: Table, layer: str) -> Table:
     """Return a table whose cells have the weights of a layer of the same file."""
     parts = [table.X, load.read(table.source, layer=layer, blocks=False).X]
     parts = [X.load() if arrays.is_held(X) else X for X in parts]
-    X, weight = (X.toarray() if sparse.issparse(X) else np.asarray(X) for X in parts)
+    X, weight = map(arrays.dense, parts)
     if weight.shape != X.shape:
         raise CofactorError(f"{table.source}: expected cell weights of shape {X.shape}, found {weight.shape}.")
     return replace(table, X=Weighted(X, weight))

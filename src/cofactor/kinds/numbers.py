@@ -88,8 +88,7 @@ class Gapped(NonNegative):
 
 def _over_all(X: SomeColumns) -> Array:
     """Return a matrix over all features: those that its client lacks were not observed."""
-    known = X.inner.load() if arrays.where(X.inner) == "disk" else X.inner
-    known = known.toarray() if sparse.issparse(known) else np.asarray(known)
+    known = arrays.dense(X.inner.load() if arrays.where(X.inner) == "disk" else X.inner)
     found = np.full(X.shape, np.nan, np.result_type(known.dtype, np.float32))
     found[:, X.index] = known
     return found

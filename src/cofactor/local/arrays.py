@@ -227,6 +227,11 @@ def blocks(X: Data) -> Iterator[tuple[slice, Array]]:
         yield here, (part.toarray() if sparse.issparse(part) else part).astype(np.float64)
 
 
+def dense(X: Data) -> Array:
+    """Return a matrix in memory with all of its cells."""
+    return X.toarray() if sparse.issparse(X) else np.asarray(X)
+
+
 def row_block(X: Data, rows: slice) -> Data:
     """Return consecutive rows in memory, a view where X is dense; of held data only these are read."""
     return X.row_block(rows) if is_held(X) else X[rows]

@@ -145,7 +145,7 @@ class Entry:
         return (inspect.getdoc(self.make) or "").splitlines()[0]
 
 
-FNMF, FELB, DSANLS, DPNMF, FEDMAVG = "FNMF", "FELB", "DSANLS", "DP-NMF", "FedMAvg"
+FNMF, DSANLS, DPNMF, FEDMAVG = "FNMF", "DSANLS", "DP-NMF", "FedMAvg"
 FACTORS, STATISTICS = "weighted factors", "statistics of codes and data"
 
 ENTRIES: tuple[Entry, ...] = (

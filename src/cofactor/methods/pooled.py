@@ -66,10 +66,10 @@ def exact(
     ``start`` is "summaries" (fewest rounds), "own" (for one client: see :func:`of_one_client`), "svd" (the same from
     sums), "moments" or "lap" (when only sums may be seen) or "random". Where clients lack features, ``groups`` is
     :func:`cofactor.local.columns.groups` of theirs, and the start is "random" or, with any other, the best of some
-    random ones. ``sweeps`` of a half-step are 8, or 4 from 2000 features on. Penalties are ``(l1, l2)``, of every code
-    for each feature, and of every entry of the factor for each row; ``overlap`` is that of components that are used in
-    the same rows for the same features: with one, "own" and "svd" are "summaries", and a large one begins with a few
-    rounds of a larger one yet, in which every row has one component.
+    random ones. ``sweeps`` of a half-step are 8, of fewer than 128 features more as rounds go on, from 2000 on 4.
+    Penalties are ``(l1, l2)``, of every code for each feature, and of every entry of the factor for each row;
+    ``overlap`` is that of components that are used in the same rows for the same features: with one, "own" and "svd"
+    are "summaries", and a large one begins with a few rounds of a larger one yet, in which every row has one component.
     """
     held = Penalties(Penalty(*codes_penalty), Penalty(*factor_penalty), overlap)
     update = HALS(sweeps) if sweeps else None

@@ -22,7 +22,7 @@ from cofactor.files import command, held
 from cofactor.local import arrays
 from cofactor.local.columns import SomeColumns
 from cofactor.privacy import chain, signing
-from cofactor.privacy.accountant import Budget, Cost, Spend, Unit, spend
+from cofactor.privacy.accountant import Budget, Cost, Spend, Unit, check_unit, spend
 from cofactor.privacy.book import NOTHING, Book
 from cofactor.privacy.chain import Seal
 from cofactor.privacy.charges import Costs, costs_from, entries_of, to_record
@@ -180,6 +180,7 @@ def begin(public: str) -> Seal:
 
 def new(path: Path, *, epsilon: float, delta: float, unit: Unit | str = Unit.RECORD) -> Account:
     """Begin a ledger with the total that all runs together may cost, and make its key."""
+    unit = check_unit(unit)
     Budget(epsilon, delta)
     if path.exists():
         raise LedgerError(f"{path}: expected no file, found one; a ledger is never written over.")
@@ -187,7 +188,7 @@ def new(path: Path, *, epsilon: float, delta: float, unit: Unit | str = Unit.REC
     account = Account(path)
     account.key = signing.make(account.key_file)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    total = {"epsilon": float(epsilon), "delta": float(delta), "unit": str(Unit(unit))}
+    total = {"epsilon": float(epsilon), "delta": float(delta), "unit": str(unit)}
     account._add({"ledger": EDITION, **total, "public": account.key.public, "begun": now})
     return account
 

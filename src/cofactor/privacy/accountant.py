@@ -35,6 +35,13 @@ class Unit(StrEnum):
         return "add/remove one" if self is Unit.RECORD else "zero out one"
 
 
+def check_unit(unit: str) -> Unit:
+    """Return the unit of this name."""
+    if unit not in (Unit.RECORD, Unit.CLIENT):
+        raise ParameterError(f"unit must be 'record' or 'client'. Found {unit!r}.")
+    return Unit(unit)
+
+
 class Mechanism(StrEnum):
     """How a release was randomized."""
 

@@ -16,7 +16,7 @@ from numpy.random import Generator
 
 from cofactor.method import Method
 from cofactor.privacy import clip, gaussian
-from cofactor.privacy.accountant import Budget, Cost, Ledger, Mechanism, Spend, Unit
+from cofactor.privacy.accountant import Budget, Cost, Ledger, Mechanism, Spend, Unit, check_unit
 from cofactor.privacy.errors import ParameterError, PrivacyError
 from cofactor.privacy.gaussian import check_positive
 from cofactor.privacy.grid import LIMIT, STEP
@@ -58,9 +58,7 @@ class Privacy:
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
-        if self.unit not in (Unit.RECORD, Unit.CLIENT):
-            raise ParameterError(f"unit must be 'record' or 'client'. Found {self.unit!r}.")
-        object.__setattr__(self, "unit", Unit(self.unit))
+        object.__setattr__(self, "unit", check_unit(self.unit))
         if self.clip is not None:
             check_positive("clip", self.clip)
         if not (isinstance(self.curious, Integral) and self.curious >= 0):

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 from cofactor.privacy.signing import signed
 
-CHAINED = ("previous", "hash", "signature")
-"""What a chain adds to an entry."""
 UNSIGNED = "is not signed by the key that the run began with: it was changed, and the chain was recomputed"
 
 

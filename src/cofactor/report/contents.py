@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cofactor.engines.history import Event
+from cofactor.engines.history import EVENTS, Event
 from cofactor.files import resuming, undamaged
 from cofactor.records import (
     Evaluation,
@@ -89,7 +89,7 @@ def read(path: Path) -> Folder:
         load(list[Passport], files["passports"]) if "passports" in there else None,
         load(RankScan, files["rank"]) if "rank" in there else None,
         load(PrivacyRecord, files["privacy"]) if "privacy" in there else None,
-        load(list[Event], path / "events.jsonl") if (path / "events.jsonl").exists() else None,
+        load(list[Event], path / EVENTS) if (path / EVENTS).exists() else None,
     )
     _check_sizes(folder)
     return folder

@@ -69,7 +69,7 @@ def factorize(
 
     Rounds on data whose hidden cells are guessed are where it begins. Then W and H are improved in turn, every row of W
     and every column of H with the gram of its own kept cells, so that no component is spent on what was guessed. The
-    codes that are returned are those of H by :func:`codes`.
+    codes that are returned are those by which :func:`scores` judges H.
     """
     W, H = Alone(Summed(rank), rounds=BEGUN)(data.guessed, rank, rng)
     W, F = (np.ascontiguousarray(a, dtype=np.float64) for a in (W, H.T))
@@ -129,15 +129,6 @@ def predict(W: Array, H: Array, held: Holdout) -> Array:
     return cell_kernels.products(np.ascontiguousarray(W, dtype=np.float64), columns, held.rows, held.columns)
 
 
-def codes(X: Data, H: Array, held: Holdout, *, ridge: float = 0.0, sweeps: int = SWEEPS, tol: float = TOL) -> Array:
-    """``argmin_{W >= 0} sum over kept cells (X - W H)^2`` by HALS (n x k).
-
-    Row i has the gram ``H H^T - sum over its held-out cells c of (h_c h_c^T - ridge diag(h_c^2))``, with the
-    columns ``h_c`` of H, and the cross ``sum over its kept cells x_ic h_c``.
-    """
-    return _solve(holdout.kept(X, held), H, held, ridge=ridge, sweeps=sweeps, tol=tol)[0]
-
-
 def scores(X: Data, factors: list[Array], held: Holdout) -> list[Score]:
     """Score factors (k x m each) on one client: codes from the kept cells, errors on both kinds of cells."""
     known, hidden = holdout.kept(X, held), holdout.values(X, held)
@@ -164,7 +155,11 @@ def _held_back(known: Data, H: Array, held: Holdout, square: float) -> tuple[Arr
 
 
 def _solve(known: Data, H: Array, held: Holdout, *, ridge: float, sweeps: int, tol: float) -> tuple[Array, float]:
-    """Return the codes and ``|X - W H|^2 - |X|^2`` over the kept cells."""
+    """Return ``argmin_{W >= 0} sum over kept cells (X - W H)^2`` by HALS (n x k), and that sum ``- |X|^2``.
+
+    Row i has the gram ``H H^T - sum over its held-out cells c of (h_c h_c^T - ridge diag(h_c^2))``, with the
+    columns ``h_c`` of H, and the cross ``sum over its kept cells x_ic h_c``.
+    """
     H = H.astype(np.float64, copy=False)
     cross = np.ascontiguousarray(arrays.times_factor(known, H.astype(known.dtype)), dtype=np.float64)
     W, columns = np.zeros(cross.shape), np.ascontiguousarray(H.T)
