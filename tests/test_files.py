@@ -12,6 +12,18 @@ from cofactor import files
 from cofactor.types import CofactorError
 
 
+def test_arrays_that_say_they_are_larger_than_memory_are_a_file_with_a_name(tmp_path: Path) -> None:
+    """A header of 128 bytes says what is asked for."""
+    file = tmp_path / "factor.npy"
+    with file.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 10**6)})
+    with (
+        pytest.raises(CofactorError, match=r"factor.npy: expected a factor, found more than memory holds"),
+        files.undamaged(file, "a factor"),
+    ):
+        np.load(file)
+
+
 def test_arrays_that_are_cut_or_changed_are_a_file_with_a_name(tmp_path: Path) -> None:
     """Whatever zip, zlib and numpy find wrong with it."""
     file, rng, found = tmp_path / "factor.npz", np.random.default_rng(0), []

@@ -51,7 +51,22 @@ def reached(place: str) -> None:
 
 def lines_of(path: Path) -> list[str]:
     """Return the lines of a text file of a run, none of one that is not there."""
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    try:
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    except UnicodeDecodeError as error:
+        raise CofactorError(f"{path}: expected text (UTF-8), found another file, or a damaged one ({error}).") from None
+
+
+def settled(path: Path) -> Path:
+    """Return where a folder that is written to is, or will be, links followed; the folder around it is made."""
+    try:
+        place = path.resolve()
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise CofactorError(f"{path}: expected a folder to write to, found that a file is in its way.") from None
+    except RuntimeError:
+        raise CofactorError(f"{path}: expected a folder to write to, found a link that leads to itself.") from None
+    return place
 
 
 def resuming(path: Path) -> str:
@@ -82,6 +97,8 @@ def undamaged(path: Path, what: str = "a file of arrays as it was written") -> I
         yield
     except (CofactorError, FileNotFoundError, PermissionError):
         raise
+    except MemoryError as error:  # also of a few bytes that say they were that many
+        raise CofactorError(f"{path}: expected {what}, found more than memory holds ({error}).") from error
     except UNREADABLE as error:
         raise CofactorError(f"{path}: expected {what}, found another file, or a damaged one ({error}).") from error
 

@@ -14,6 +14,7 @@ from tests.helpers.samples import SAMPLES, write
 
 from cofactor import records
 from cofactor.assurance import ledger
+from cofactor.jobs import inspect, new_rows
 from cofactor.jobs.client_folder import ClientFolder
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -30,6 +31,7 @@ from cofactor.records import (
     RankScan,
     Release,
 )
+from cofactor.report.contents import read_factor
 from cofactor.types import CofactorError
 
 COST = PrivacyRecord(True, 1.0, 1e-6, "record", "add/remove one", "exact Gaussian", "epsilon = 1")
@@ -224,3 +226,74 @@ def test_names_of_rows_stay_with_their_codes_whatever_is_in_them(tmp_path: Path)
     own.write_codes(np.eye(4), ["a\u2028b", "c\r\nd", "é\x85", "last"])
     assert own.row_names() == ["a\u2028b", "c d", "é\x85", "last"]
     assert ClientFolder(tmp_path / "none").row_names() == []
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    """A small run with markers, beside new rows."""
+    for name, seed in (("a", 0), ("b", 1), ("new", 2)):
+        X = np.random.default_rng(seed).random((20, 5))
+        pd.DataFrame(X, columns=list("vwxyz")).to_csv(tmp_path / f"{name}.csv", index=False)
+    fit(Config(inputs=(str(tmp_path / "a.csv"), str(tmp_path / "b.csv")), rank=2, rounds=2), tmp_path / "run")
+    return tmp_path
+
+
+def _spoiled(file: Path, **arrays: Any) -> None:
+    with np.load(file) as held:
+        found = {**held, **{name: make(held[name]) for name, make in arrays.items()}}
+    np.savez(file, **found)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"factor": lambda H: np.where(H == H.max(), np.nan, H)}, "expected a finite factor .k x m., found float64"),
+        ({"factor": lambda H: np.full_like(H, np.inf)}, "expected a finite factor"),
+        ({"factor": lambda H: H[0]}, r"found float64 of shape \(5,\)"),
+        ({"factor": lambda H: H[None]}, "expected a finite factor"),
+        ({"factor": lambda H: H[:0]}, "expected a finite factor"),
+        ({"factor": lambda H: H.astype(str)}, "expected a finite factor"),
+        ({"factor": lambda H: H * 1j}, "expected a finite factor"),
+        ({"factor": lambda H: np.hstack([H, H])}, "expected 10 feature_names"),
+        ({"factor": lambda H: np.vstack([H, H])}, "expected finite marker_scores"),
+        ({"marker_scores": lambda S: S.astype(str)}, "expected finite marker_scores"),
+        ({"feature_names": lambda names: names[:2]}, "expected 5 feature_names"),
+    ],
+)
+def test_a_factor_from_a_stranger_is_checked_by_whoever_reads_it(arrays: Any, told: str, ended: Path) -> None:
+    """Codes of NaN came out of it without a word, or an error of numpy."""
+    folder = RunFolder.open(ended / "run")
+    _spoiled(folder.factor_file, **arrays)
+    readers: list[Any] = [
+        lambda: new_rows.transform(folder, ended / "new.csv"),
+        lambda: new_rows.markers(folder, 3),
+        lambda: inspect.audit(folder.path),
+        lambda: read_factor(folder.factor_file),
+    ]
+    for read in readers:
+        with pytest.raises(CofactorError, match=told):
+            read()
+
+
+def test_lines_of_history_from_a_stranger_are_no_rounds(ended: Path) -> None:
+    folder = RunFolder.open(ended / "run")
+    history = folder.path / "history.jsonl"
+    with history.open("a") as file:
+        file.write('{"round": 1e400}\n' + "[" * 100_000 + "\n")
+    assert folder.verify().ok
+    history.write_bytes(b"\xff\xfe")
+    with pytest.raises(CofactorError, match=r"history.jsonl: expected text"):
+        folder.verify()
+
+
+def test_a_place_to_write_to_may_be_a_link_and_no_file_stands_in_its_way(ended: Path) -> None:
+    config = Config(inputs=(str(ended / "a.csv"), str(ended / "b.csv")), rank=2, rounds=1)
+    (ended / "link").symlink_to(ended / "elsewhere" / "run")
+    assert fit(config, ended / "link").finished
+    assert (ended / "elsewhere" / "run" / "manifest.json").exists()
+    (ended / "loop").symlink_to("loop")
+    with pytest.raises(CofactorError, match="loop: expected a folder to write to, found a link that leads to itself"):
+        fit(config, ended / "loop")
+    for within in ("a.csv/run", "a.csv/deep/run"):
+        with pytest.raises(CofactorError, match="run: expected a folder to write to, found that a file is in its way"):
+            fit(config, ended / within)

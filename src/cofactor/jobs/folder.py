@@ -19,7 +19,7 @@ from cofactor.assurance.spending import untrue
 from cofactor.assurance.writing import Party, Signed, Writer
 from cofactor.engines.checkpoint import Checkpoint
 from cofactor.engines.history import Round
-from cofactor.files import add, held, lines_of, resuming, tsv, undamaged
+from cofactor.files import add, held, lines_of, resuming, settled, tsv, undamaged
 from cofactor.jobs import config as configs
 from cofactor.jobs import made_by
 from cofactor.jobs.client_folder import KEY, ClientFolder, as_json, file_name, write
@@ -27,6 +27,7 @@ from cofactor.jobs.config import Config
 from cofactor.privacy.book import Book
 from cofactor.privacy.charges import Costs
 from cofactor.records import Evaluation, Input, Line, Manifest, PrivacyRecord
+from cofactor.select import factor_file
 from cofactor.types import Array, CofactorError
 
 OVER = ("evaluation.json", "factor.npz", "privacy.json")
@@ -55,7 +56,7 @@ class RunFolder:
         data stay with the clients. ``masks`` says what secure sums rest on, where that is not in the settings.
         """
         folder, masks = cls.free(path), masks or config.masks(len(inputs))
-        path.mkdir(parents=True, exist_ok=True)
+        settled(path).mkdir(exist_ok=True)
         folder.write_text("run.toml", configs.to_toml(config))
         told = [replace(line, rows=None, sha256=None) for line in inputs] if privacy else list(inputs)
         manifest = Manifest(
@@ -89,10 +90,9 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the folder alone, by a lock beside it."""
-        path = self.path.resolve()
+        path = settled(self.path)
         if not path.name:
             raise CofactorError(f"{self.path}: expected a folder to write to, found the root of all.")
-        path.parent.mkdir(parents=True, exist_ok=True)
         with held(path.with_name(f"{path.name}.lock"), f"the run {self.path}"):
             yield
 
@@ -260,8 +260,7 @@ class RunFolder:
 
     def public(self) -> dict[str, Array]:
         """Read all arrays of the factor's file: what everybody may have of a finished run."""
-        with undamaged(self.factor_file), np.load(self.factor_file) as arrays:
-            return dict(arrays)
+        return factor_file.read(self.factor_file)
 
     @property
     def factor_file(self) -> Path:
@@ -273,8 +272,8 @@ class RunFolder:
 
     def factor(self) -> tuple[Array, list[str]]:
         """Read (H, feature names)."""
-        with undamaged(self.factor_file), np.load(self.factor_file) as arrays:
-            return arrays["factor"], [str(n) for n in arrays["feature_names"]]
+        public = self.public()
+        return public["factor"], [str(name) for name in public["feature_names"]]
 
     def client(self, name: str) -> ClientFolder:
         """Return a client's own folder: what is in it never leaves the client, wherever that works."""
@@ -292,8 +291,8 @@ def _without_none(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _round(line: str) -> int | None:
-    """Return the round of a line; None for one that was cut off by a crash."""
+    """Return the round of a line; None for one that was cut off by a crash, or is no such line."""
     try:
         return int(json.loads(line)["round"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

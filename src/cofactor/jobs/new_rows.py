@@ -14,7 +14,7 @@ from cofactor.data.harmonise import onto
 from cofactor.data.preparation import Preparation
 from cofactor.estimators import saved
 from cofactor.estimators.annotate import annotate
-from cofactor.files import atomic
+from cofactor.files import atomic, undamaged
 from cofactor.jobs import weighing
 from cofactor.jobs.config import Config
 from cofactor.jobs.folder import RunFolder
@@ -53,8 +53,9 @@ def transform(folder: RunFolder, path: Path, *, layer: str | None = None, client
         _, rows, X = ratings_of(folder, path)
     else:
         public = folder.public()  # where a run has steps, they are with its factor
-        steps = Preparation.from_arrays(public)
-        known = [str(name) for name in public[NAMES]] if steps else names
+        with undamaged(folder.factor_file):
+            steps = Preparation.from_arrays(public)
+            known = [str(name) for name in public[NAMES]] if steps else names
         aside: dict[str, Any] = dict.fromkeys(("group_by", "label", "split", "leave_out", "row_weights"))
         if path.suffix.lower() not in weighing.LAYERED:  # has no layer of weights: every cell counts that is not NaN
             aside["cell_weights"] = None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cofactor.engines.history import EVENTS, Event
-from cofactor.files import resuming, undamaged
+from cofactor.files import resuming
 from cofactor.records import (
     Evaluation,
     Line,
@@ -21,6 +21,7 @@ from cofactor.records import (
     Release,
     load,
 )
+from cofactor.select import factor_file
 from cofactor.select.markers import SCORES
 from cofactor.types import Array, CofactorError
 
@@ -99,22 +100,13 @@ def read_factor(path: Path) -> Factor:
     """Read and check ``factor.npz``."""
     if not path.is_file():
         raise CofactorError(f"{path.name}: expected this file in the run folder {path.parent}, found none.")
-    with undamaged(path, "a numpy archive"), np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    if "factor" not in arrays:
-        raise CofactorError(f"{path.name}: expected the array 'factor', found {sorted(arrays) or 'no arrays'}.")
+    arrays = factor_file.read(path)
     H = arrays["factor"]
     if "biases" in arrays:  # ratings: biases and mean lie below the components
         H = H[: int(arrays["rank"])]
-    if H.ndim != 2 or not H.size or H.dtype.kind not in "biuf" or not np.isfinite(H).all():
-        raise CofactorError(f"{path.name}: expected a finite factor (k x m), found {H.dtype} of shape {H.shape}.")
-    names = arrays.get("titles", arrays.get("feature_names", np.array([f"feature{i}" for i in range(H.shape[1])])))
-    if names.shape != H.shape[1:]:
-        raise CofactorError(f"{path.name}: expected {H.shape[1]} feature_names, found shape {names.shape}.")
+    names = arrays.get("titles", arrays["feature_names"])
     shape, order = _image(arrays, H.shape[1], path.name)
     scores = arrays.get(SCORES)
-    if scores is not None and (scores.shape != H.shape or not np.isfinite(scores).all()):
-        raise CofactorError(f"{path.name}: expected finite {SCORES} of shape {H.shape}, found shape {scores.shape}.")
     silhouette, clustergram = _consensus(arrays, len(H), path.name)
     return Factor(H.astype(np.float64), [str(name) for name in names], shape, order, scores, silhouette, clustergram)
 
