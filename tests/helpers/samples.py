@@ -50,7 +50,14 @@ SAMPLES = {
     ),
     "clicks": Sample(
         ("stars.csv",),
-        {"rank": 2, "ratings": True, "users_as_clients": True, "rounds": 4, "holdout": "user", "options": {"alpha": 2}},
+        {
+            "rank": 2,
+            "ratings": True,
+            "users_as_clients": True,
+            "rounds": 4,
+            "holdout": "random",
+            "options": {"alpha": 2},
+        },
     ),
     "clusters": Sample(("a-points.npy", "b-points.npy", "c-points.npy"), {"rank": 3, "method": "k-means"}),
     "blocks": Sample(("all.npy",), {"rank": 3, "method": "hals", "split": 3, "rounds": 4}),
