@@ -28,6 +28,7 @@ LIMITS = """## Where the limits are
   medians) a round took 1.10 in double precision and 1.12 in single before, and .98 and 1.02 then, on a machine that had
   nothing else to do. Since products themselves ask for what comes next, they take .9 of their time, a round .95 to .99
   of its time, and it is 1.05 and 1.10 of them beside other processes (load 4), where single steps take 1.11 and 1.14.
+  The tables above are of a machine with slower memory than that (products took 1.7 of their time there): 1.05 and 1.08.
 - Dense products are our own up to k = 128 where registers hold a line of cache (AVX-512). numpy's BLAS used shorter
   vectors on the machine of this page, whatever that machine has (`OPENBLAS_CORETYPE=SkylakeX` doubles it on large
   squares), and packs X first. GFlop/s of `X H^T` and `W^T X`, ours and BLAS, one thread: 1048 x 1000, k = 10, float32
@@ -49,7 +50,9 @@ LIMITS = """## Where the limits are
   waits for the last cache, and asking for lines ahead changed nothing there. What is left of 155 is Python, at twice
   the time that it takes where nothing pushes it out of the second cache: generators and draws of a sketch 33, the step
   and its statistics 40, the round around it 33, sums and the next state 19, what is sent 22. Of our own products, which
-  are a third less than they were, a round is 1.6 (1.7 before); of those they were, 1.05, and of numpy's .67.
+  are a third less than they were, a round is 1.6 (1.7 before); of those they were, 1.05, and of numpy's .67. What is no
+  product goes with the size (of 20 000 x 20 000 a sweep is k / d = 5 %): 1.4 of its own products at 12 000 x 12 000,
+  1.18 at 20 000 x 20 000.
 - A round from disk multiplies every value 2k times; blocks are of 8 MB, which stay in the last cache from the read to
   both products (4 MB take a tenth longer, 12 MB a quarter on one thread). Two threads read no faster than memory
   allows (4 GB: .137 s by one, .095 by two). Of a file of 4 GB a round of two threads took 1.01 of reading it once by
@@ -64,7 +67,8 @@ LIMITS = """## Where the limits are
 - A first fit of a new installation compiles five to thirty loops, which takes .1 to .4 s each, three fifths of it LLVM;
   numba itself is there after .5 s. When loops made arrays of their own and checked shapes it was 2.9 s of the processor
   on 2000 x 300, 9.9 for `boolean-oneshot` and 4.4 for ratings; ten clients, which took 3.2, have more loops now.
-  Machine code is not shipped: what numba keeps is for one version of numba, of Python and one processor.
+  Machine code is not shipped: what numba keeps is for one version of numba, of Python and one processor. `cofactor
+  compile` makes all of it beforehand, some sixty loops in about twenty seconds, as when an image is built.
 - On text the end of a fit depends on the start by some hundredths of a percent: fifteen ways to make one from singular
   vectors ended between .2 % below and .13 % above scikit-learn's error on four matrices of text, and none of them was
   below it on all four. What was not reached within 200 rounds is said to be so.
@@ -94,15 +98,18 @@ LIMITS = """## Where the limits are
 - A round on an H200 of 70000 x 784 pixels, k = 50, takes 2.4 to 2.7 ms, of which the device is busy for 1.8. The server
   looks at the loss of every round, so that only parts of a round are CUDA graphs.
 - Ten clients begin by default at one upload of what each finds alone, which saves rounds, not seconds. Whole fits of
-  ten clients take at most 1.5 times those of one on the tables above but for `digits` (2.05 and 1.78) and, in one of
-  two runs, newsgroups counts that are sorted (1.44 and 1.67). Of the 50 ms of ten even clients of `digits`, where one
-  takes 25, 13 are the search of summaries (4 of one), 5 their own factorizations (2), 15 products, sweeps and sums of
-  44 rounds (9 of 38), the rest what an engine and a server do with ten messages. Small clients are stepped side by
-  side, each with its own products, so that they are those of other engines to the bit.
+  ten clients take at most 1.5 times those of one on the tables above but for `digits`, even (1.67). How many rounds a
+  fit takes is decided by little, and with it these ratios: sorted rows of `tdt2_top30` were 1.49, 1.53 and 1.51 in
+  three runs, of counts 1.67 with another start of one client. In the profile above ten even clients of `digits` take 30
+  ms more than one: 12 for the start (15 are the search of summaries), 6 in the engine and the estimator, 4 around their
+  steps, 4 in sweeps, 2 at the server. Small clients are stepped side by side, each with its own products, so that they
+  are those of other engines to the bit; a step of all ten takes 1.3 times one of one.
+- Fewer iterations or restarts in that search change nothing but the luck of a fit: over 32 fits of ten clients (16 sets
+  and ranks) eight such changes moved the mean error by at most .014 %, and the number of rounds by 5 to 23 %, up.
 - Restarts on summaries went on one by one, and half of their time was waiting for the last step of a sweep. Eight side
   by side, one in each lane of a register, took `digits` from 64 to 54 ms (one client 29 to 26).
 - One client finds singular vectors by itself, and uploads parts of them once: directions turn twice at an eighth of its
-  rows, once at four million of its cells, and once at all. That takes as long as 1.8 to 4.3 rounds on the sets above;
+  rows, once at four million of its cells, and once at all. That takes as long as 1.8 to 4.7 rounds on the sets above;
   the five rounds of sums that it took before as long as 3.5 to 7.5 (of text of 18 847 documents 2.1 and 4.9, of `mnist`
   2.2 and 5.0, of `gene_all_aml` 2.8 and 7.5). Over 44 default fits (11 sets, rank 4 to 25) it ends on average .03 %
   lower than from these sums, at worst .48 % higher, in .88 of the time.
@@ -114,8 +121,9 @@ LIMITS = """## Where the limits are
 - New pages for arrays of each round took up to a fifth of fits of wide or sparse data, until the allocator was shown a
   large array first, and kept what was freed.
 - A round takes .2 to .5 ms where there is little to multiply, most of it in Python; an iteration of scikit-learn's
-  loop takes .02 to .08 there. On the two smallest sets above one client is at scikit-learn's final error after .9 of
-  its time: `gene_all_aml` 7.9 ms and 8.7, `tcga_breast_mrna` 4.9 and 5.5 (best of seven fits in turn).
+  loop takes .02 to .08 there. On the two smallest sets above the two are even: in medians of
+  25 fits in turn `gene_all_aml` took 11.4 ms and scikit-learn 9.7, `tcga_breast_mrna` 7.6 and 7.1; on a machine with
+  faster memory, best of seven, 7.9 and 8.7, 4.9 and 5.5.
 - `implicit` takes .6 of the time of `exact-als` for an iteration: it ends each row after three steps of conjugate
   gradients, where ours solves it, and weighs entries that were not observed, which cost it nothing.
 """
