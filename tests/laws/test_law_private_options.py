@@ -481,6 +481,7 @@ VERBS = {
     "federation invite": "certificates",
     "reproduce": "public data",
     "demo": "public data",
+    "compile": "made-up data",
     "doctor": "made-up data",
     "methods": "no data",
 }
