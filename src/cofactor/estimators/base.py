@@ -20,9 +20,9 @@ from cofactor.engines.history import ENDED, Round
 from cofactor.engines.inline import Inline
 from cofactor.engines.loop import carrier, run
 from cofactor.engines.outcome import Run
-from cofactor.engines.team import Team, kept
+from cofactor.engines.team import Team
 from cofactor.engines.totals import totals
-from cofactor.estimators import clients, places
+from cofactor.estimators import among, clients, places
 from cofactor.estimators.containers import Containers
 from cofactor.estimators.ending import doubt, lacking, mind
 from cofactor.estimators.ending import name as name_ending
@@ -151,15 +151,15 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if self.prepare is not None:
             preparation = Preparation.of(self.prepare, self._kind, private=private)
         places.agree(X, {"groups": groups, **given.named})
-        team = clients.ALONE if engine is None else engine.team
-        with team.guard("the start of the fit"):  # an error here would leave other processes waiting for this one
-            plan = clients.of_one_seed(plan, team)
-            with kept("of a process", private=private and team.count > 1):
+        team = among.ALONE if engine is None else engine.team
+        with among.starting(team):
+            plan = among.of_one_seed(plan, team)
+            with among.unheard(team, private=private):
                 held = self._held(X, groups, plan, preparation, team)
                 preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)
                 start = given.start(held, whole)
                 data = given.weigh(held, whole)
-            everyone = clients.everyone(held, team, grouped=groups is not None)
+            everyone = among.everyone(held.names, team, grouped=groups is not None)
             facts = clients.facts(data, plan, team)
             rank = self._rank(facts, data)
             method, plan, _, choice, foreseen = ready(chosen, rank, plan, facts, options)

@@ -18,6 +18,7 @@ from cofactor.data.formats.table import Table, absent, shown
 from cofactor.data.harmonise import How
 from cofactor.data.partition import by_group
 from cofactor.engines.team import Team
+from cofactor.estimators.among import ALONE, told
 from cofactor.estimators.tables import as_tables, is_frame, is_lazy, set_aside, without_numbers
 from cofactor.kinds import Checked
 from cofactor.kinds.kind import Kind
@@ -31,8 +32,6 @@ from cofactor.types import Array, CofactorError, Data, DataError, unknown
 
 NUMBERS = (np.float64, np.float32)
 MOST_BY_DEFAULT = 10
-ALONE = Team()
-"""This process, where no engine says that there are others."""
 
 
 class Clients(NamedTuple):
@@ -115,7 +114,7 @@ def split(
     if isinstance(groups, str):
         tables[0], groups = set_aside(tables[0], groups)
     tables = [replace(table, X=converted(table.X, j, convert)) for j, table in enumerate(tables)]
-    first = sum(team.exchange("the clients", len(tables))[: team.here])
+    first = sum(told(team, "the clients", len(tables))[: team.here])
     tables = [replace(table, source=f"client {j}") for j, table in enumerate(tables, first)]
     names, data, known = matched(tables, features, team)
     checked = kinds.check(kind, data, first=first, features=names, private=empty)
@@ -183,27 +182,18 @@ def matched(mine: list[Table], how: How, team: Team = ALONE) -> tuple[list[str] 
     data = [table.X for table in mine]
     if how not in get_args(How):
         raise unknown("features", how, get_args(How))
-    heads = team.exchange("the features", list(map(harmonise.head, mine)))
-    first = sum(map(len, heads[: team.here]))
-    own = slice(first, first + len(mine))
-    tables = harmonise.among(mine, own, list(chain.from_iterable(heads)))
+    tables, own = mine, slice(None)
+    if team.count > 1:
+        heads = told(team, "the features", list(map(harmonise.head, mine)))
+        first = sum(map(len, heads[: team.here]))
+        own = slice(first, first + len(mine))
+        tables = harmonise.among(mine, own, list(chain.from_iterable(heads)))
     if all(table.feature_names is None for table in tables):
         if how in ("union", "intersection"):
             raise DataError(f"features={how!r}: expected clients with feature names, found none.")
         return None, data, None
     names, placed, known = harmonise.merged(tables, how)
     return names, placed[own], known
-
-
-def of_one_seed(plan: Plan, team: Team) -> Plan:
-    """Return the plan with the seed of process 0: each draws one of its own where ``random_state`` is None."""
-    return replace(plan, seed=team.exchange("the seed", plan.seed)[0])
-
-
-def everyone(held: Clients, team: Team, *, grouped: bool) -> list[Any]:
-    """Return the names of the clients of all processes: those of groups, or numbers through all of them."""
-    names = team.together("the clients", held.names) if team.count > 1 else held.names
-    return names if grouped or team.count == 1 else list(range(len(names)))
 
 
 def facts(data: list[Data], plan: Plan, team: Team = ALONE) -> Facts:
@@ -220,7 +210,7 @@ def facts(data: list[Data], plan: Plan, team: Team = ALONE) -> Facts:
         return Facts(len(data), shapes[0][1], public)
     features, apart = int(data[0].shape[1]), plan.privacy is not None or (plan.secure and team.count > 1)
     known = [X.index for X in data] if isinstance(data[0], SomeColumns) else None
-    parts = team.exchange("the data", (len(data), None if apart else sum(X.shape[0] for X in data), known))
+    parts = told(team, "the data", (len(data), None if apart else sum(X.shape[0] for X in data), known))
     lacking = None if known is None else groups([index for *_, some in parts for index in some], features)
     count = sum(clients for clients, *_ in parts)
     if apart:

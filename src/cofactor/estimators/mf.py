@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from cofactor.engines.contract import Callback, Engine
 from cofactor.engines.history import Round
 from cofactor.engines.loop import carrier, run
-from cofactor.estimators import public
+from cofactor.estimators import among, public
 from cofactor.estimators.base import seed_of
-from cofactor.estimators.clients import ALONE, of_one_seed
 from cofactor.estimators.clients import facts as facts_of
 from cofactor.estimators.ending import warn
 from cofactor.estimators.families import TAKES, check_takes
@@ -146,9 +145,9 @@ class FederatedMF(Recommender, TransformerMixin, BaseEstimator):
         kind = refuse(self.method, plan, self._options(), TAKES["FederatedMF"])
         check_takes(kind, self.method, "FederatedMF")
         engine = None if self.engine is None else carrier(self.engine, plan)
-        team = ALONE if engine is None else engine.team
-        with team.guard("the start of the fit"):  # an error here would leave other processes waiting for this one
-            R, plan = in_memory(R), of_one_seed(plan, team)
+        team = among.ALONE if engine is None else engine.team
+        with among.starting(team):
+            R, plan = in_memory(R), among.of_one_seed(plan, team)
             held = read(R, duplicates=self.duplicates, limits=self.rating_range, counts=self.implicit)
             if held.matrix.nnz == 0:
                 raise DataError(f"expected at least one rating, found none in a matrix of shape {held.matrix.shape}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -94,7 +94,7 @@ def _file(path: str) -> Any:
 
 
 def _kept(config: Config) -> AbstractContextManager[None]:
-    return kept("of a file", private=config.privacy is not None)
+    return kept("of a file", private=True) if config.privacy is not None else nullcontext()
 
 
 def _read(config: Config, place: Place) -> tuple[Config, Inputs]:
