@@ -71,6 +71,20 @@ def test_what_one_process_refuses_ends_all(parts: Rows, spoil: float) -> None:
         together(2, lambda e: FederatedNMF(3, random_state=0, engine=e).fit([parts[e.team.here]]))
 
 
+def test_names_in_another_order_at_one_process_end_all(parts: Rows) -> None:
+    """What is given beside data is looked at where the others hear of it."""
+    frames = [pd.DataFrame(X, index=[f"patient{i}" for i in range(len(X))]) for X in parts]
+    weights = [pd.Series(np.ones(len(X)), index=X.index) for X in frames]
+    weights[1] = weights[1][::-1]
+
+    def go(engine: Any) -> None:
+        here = engine.team.here
+        FederatedNMF(3, random_state=0, engine=engine).fit([frames[here]], sample_weight=[weights[here]])
+
+    with pytest.raises(CofactorError, match="process 1: sample_weight: expected the rows in the order of X"):
+        together(2, go)
+
+
 def test_of_a_private_fit_processes_hear_nothing_of_what_was_found(parts: Rows) -> None:
     frames = [pd.DataFrame(X[:, :4]) for X in parts]
     frames[1]["secret"] = "text"

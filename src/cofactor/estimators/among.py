@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,18 +14,14 @@ ALONE = Team()
 """This process, where no engine says that there are others."""
 
 
-@contextmanager
-def starting(team: Team) -> Iterator[None]:
+def starting(team: Team) -> AbstractContextManager[None]:
     """End the start of a fit everywhere where it ends here: others would wait for this process."""
-    with nullcontext() if team.count == 1 else team.guard("the start of the fit"):
-        yield
+    return nullcontext() if team.count == 1 else team.guard("the start of the fit")
 
 
-@contextmanager
-def unheard(team: Team, *, private: bool) -> Iterator[None]:
+def unheard(team: Team, *, private: bool) -> AbstractContextManager[None]:
     """Tell other processes nothing of what was found in private data."""
-    with kept("of a process", private=True) if private and team.count > 1 else nullcontext():
-        yield
+    return kept("of a process", private=True) if private and team.count > 1 else nullcontext()
 
 
 def told(team: Team, where: str, mine: Any) -> list[Any]:

@@ -150,11 +150,11 @@ class Federated(Containers, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         preparation, private = Preparation(), plan.privacy is not None
         if self.prepare is not None:
             preparation = Preparation.of(self.prepare, self._kind, private=private)
-        places.agree(X, {"groups": groups, **given.named})
         team = among.ALONE if engine is None else engine.team
         with among.starting(team):
             plan = among.of_one_seed(plan, team)
             with among.unheard(team, private=private):
+                places.agree(X, {"groups": groups, **given.named})
                 held = self._held(X, groups, plan, preparation, team)
                 preparation, whole, left = self._prepared(preparation, held, plan, engine, chosen)
                 start = given.start(held, whole)
